@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real draft classes, loaded by the real loader: what they make of rotated aux states.
+
+The reference is the host's own behaviour (mode ``off``) on the unrotated states ``h``; the draft under
+test gets ``h Q``.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.checkpoints import embedding, write_sidecar, write_target
+from tests.support.drafts import DraftSpec
+from tests.support.engine import complete_target, loaded_draft
+from tests.support.rotations import dense_rotation, hadamard_rotation, real_rotation
+from vllm_eagle3_quarot.errors import RotationError, SettingsError, UnsupportedPairError
+from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+ROTATIONS = {
+    "hadamard": hadamard_rotation(64),
+    "12 x 16": real_rotation(192),
+    "blocks of 32": real_rotation(96, 32),
+    "dense": dense_rotation(80),
+}
+
+#: fp32 through one rotation, one norm and one product of up to 960 terms, on values of order 1.
+FP32_TOLERANCE = 2e-5
+
+
+def _rotated(h: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    return (h.reshape(h.shape[0], -1, q.shape[0]) @ q).reshape(h.shape)
+
+
+def _pair(tmp_path: Path, q: torch.Tensor | None, spec: DraftSpec) -> tuple[Path, Path]:
+    target = complete_target(write_target(tmp_path / "target", q, hidden=spec.input_size))
+    table = embedding(96, spec.hidden) if spec.hidden == spec.input_size else None
+    return target, spec.write(tmp_path / "draft", table)
+
+
+def _combined(
+    pair: tuple[Path, Path], h: torch.Tensor, **settings: object
+) -> tuple[type, torch.Tensor]:
+    with loaded_draft(*pair, settings=settings) as draft, torch.inference_mode():
+        return type(draft), draft.combine_hidden_states(h)
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+@pytest.mark.parametrize("variant", ["plain", "norm_before_fc", "fc_norm"])
+def test_combined_states_equal_those_of_the_original_target(
+    tmp_path: Path, name: str, variant: str
+) -> None:
+    """vllm-project/vllm-ascend#5974: the projection must see what it was trained on."""
+    q = ROTATIONS[name]
+    flags = {} if variant == "plain" else {variant: True}
+    spec = DraftSpec(hidden=q.shape[0], **flags)  # type: ignore[arg-type]
+    pair = _pair(tmp_path, q, spec)
+    h = torch.randn(7, 3 * q.shape[0])
+    _, expected = _combined(pair, h, mode="off")
+    cls, actual = _combined(pair, _rotated(h, q))
+    assert issubclass(cls, QuaRotDraftMixin)
+    assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
+    _, uncorrected = _combined(pair, _rotated(h, q), mode="off")
+    assert not torch.allclose(uncorrected, expected, atol=0.1)
+
+
+@pytest.mark.parametrize("aux_states", [1, 2, 4, 5])
+def test_any_number_of_aux_states(tmp_path: Path, aux_states: int) -> None:
+    q = ROTATIONS["12 x 16"]
+    pair = _pair(tmp_path, q, DraftSpec(hidden=192, aux_states=aux_states))
+    h = torch.randn(4, aux_states * 192)
+    _, expected = _combined(pair, h, mode="off")
+    _, actual = _combined(pair, _rotated(h, q))
+    assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
+
+
+def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
+    q = ROTATIONS["12 x 16"]
+    pair = _pair(tmp_path, q, DraftSpec(hidden=64, target_hidden=192))
+    h = torch.randn(4, 3 * 192)
+    _, expected = _combined(pair, h, mode="off")
+    _, actual = _combined(pair, _rotated(h, q))
+    assert actual.shape == (4, 64)
+    assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
+
+
+def test_mask_state_of_parallel_drafting_is_left_alone(tmp_path: Path) -> None:
+    """The mask never passed through the target, so it was never rotated."""
+    q = ROTATIONS["hadamard"]
+    spec = DraftSpec(mask_hidden=True, norm_before_fc=True, extra={"ptd_token_id": 5})
+    pair = _pair(tmp_path, q, spec)
+    combined = {}
+    for mode in ("off", "runtime"):
+        with (
+            loaded_draft(*pair, settings={"mode": mode}, parallel_drafting=True) as draft,
+            torch.inference_mode(),
+        ):
+            combined[mode] = draft.combine_hidden_states(draft.mask_hidden.view(-1))
+    assert torch.equal(combined["off"], combined["runtime"])
+
+
+def test_unrotated_target_gets_the_hosts_behaviour_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No operator of ours runs, nothing of ours is stored in the module."""
+    pair = _pair(tmp_path, None, DraftSpec(norm_before_fc=True))
+    h = torch.randn(5, 3 * 64)
+    with loaded_draft(*pair, settings={"mode": "off"}) as draft, torch.inference_mode():
+        expected, stock = draft.combine_hidden_states(h), set(draft.state_dict())
+        buffers = {name for name, _ in draft.named_buffers()}
+
+    def refuse(*_: object) -> torch.Tensor:
+        raise AssertionError("an un-rotation ran on an unrotated target")
+
+    monkeypatch.setattr("vllm_eagle3_quarot.ops.unrotate", refuse)
+    with loaded_draft(*pair) as draft, torch.inference_mode():
+        assert torch.equal(draft.combine_hidden_states(h), expected)
+        assert set(draft.state_dict()) == stock
+        assert {name for name, _ in draft.named_buffers()} == buffers
+
+
+def test_one_summary_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    q = ROTATIONS["12 x 16"]
+    target, draft = _pair(tmp_path, q, DraftSpec(hidden=192))
+    with (
+        caplog.at_level(logging.INFO, logger="vllm.eagle3_quarot"),
+        loaded_draft(target, draft),
+    ):
+        pass
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "vllm.eagle3_quarot"]
+    for part in (str(target), "H=192", "hadamard", "12 x 16", str(draft), "A=3", "'runtime'"):
+        assert part in line
+
+
+@pytest.mark.parametrize("lacking", ["own_embedding", "own_head"])
+def test_draft_that_takes_rotated_tables_is_refused(tmp_path: Path, lacking: str) -> None:
+    """vllm-project/vllm-ascend#13407: correcting fc alone leaves two coordinate systems."""
+    pair = _pair(tmp_path, ROTATIONS["hadamard"], DraftSpec(**{lacking: False}))  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedPairError, match="cannot un-rotate"), loaded_draft(*pair):
+        pass
+    with loaded_draft(*pair, settings={"strict": False}) as draft, torch.inference_mode():
+        h = torch.randn(2, 3 * 64)
+        served = draft.combine_hidden_states(h)
+    assert torch.equal(served, _combined(pair, h, mode="off")[1])
+
+
+def test_post_norm_draft_is_refused(tmp_path: Path) -> None:
+    spec = DraftSpec(extra={"eagle_config": {"use_aux_hidden_state": False}})
+    pair = _pair(tmp_path, ROTATIONS["hadamard"], spec)
+    with pytest.raises(UnsupportedPairError, match="post-norm"), loaded_draft(*pair):
+        pass
+
+
+def test_draft_of_another_target_is_refused(tmp_path: Path) -> None:
+    target = complete_target(write_target(tmp_path / "target", ROTATIONS["12 x 16"]))
+    draft = DraftSpec(hidden=64).write(tmp_path / "draft")
+    with (
+        pytest.raises(UnsupportedPairError, match="64 channels.*192"),
+        loaded_draft(target, draft),
+    ):
+        pass
+
+
+def test_stale_rotation_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    target, draft = _pair(tmp_path, ROTATIONS["hadamard"], DraftSpec())
+    write_sidecar(target, hadamard_rotation(64, seed=9))
+    with (
+        pytest.raises(RotationError, match="does not belong to the target"),
+        loaded_draft(target, draft),
+    ):
+        pass
+
+
+def test_unknown_setting_is_refused(tmp_path: Path) -> None:
+    pair = _pair(tmp_path, None, DraftSpec())
+    with (
+        pytest.raises(SettingsError, match="'stirct': no such key"),
+        loaded_draft(*pair, settings={"stirct": True}),
+    ):
+        pass

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we rely on in the installed vLLM's model registry, and what we make of it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+
+import pytest
+from vllm.model_executor.models import ModelRegistry
+from vllm.model_executor.models.deepseek_eagle3 import Eagle3DeepseekV2ForCausalLM
+from vllm.model_executor.models.llama_eagle3 import Eagle3LlamaForCausalLM
+
+from vllm_eagle3_quarot.integrations import architectures
+from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
+
+#: Every Eagle3 draft architecture of vLLM 0.23.0 and the class behind it.
+EAGLE3_ARCHITECTURES = {
+    "PEagleDraftModel": Eagle3LlamaForCausalLM,
+    "PeagleLlamaForCausalLM": Eagle3LlamaForCausalLM,
+    "Eagle3LlamaForCausalLM": Eagle3LlamaForCausalLM,
+    "Eagle3MiniMaxM2ForCausalLM": Eagle3LlamaForCausalLM,
+    "LlamaForCausalLMEagle3": Eagle3LlamaForCausalLM,
+    "Eagle3Qwen2_5vlForCausalLM": Eagle3LlamaForCausalLM,
+    "Eagle3Qwen3vlForCausalLM": Eagle3LlamaForCausalLM,
+    "Eagle3DeepseekV2ForCausalLM": Eagle3DeepseekV2ForCausalLM,
+    "Eagle3DeepseekV3ForCausalLM": Eagle3DeepseekV2ForCausalLM,
+}
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[dict[str, object]]:
+    """A stock registry before, and whatever there was after."""
+    kept = dict(ModelRegistry.models)
+    for name, cls in EAGLE3_ARCHITECTURES.items():
+        ModelRegistry.register_model(name, f"{cls.__module__}:{cls.__name__}")
+    yield ModelRegistry.models
+    ModelRegistry.models.clear()
+    ModelRegistry.models.update(kept)
+
+
+def test_every_eagle3_architecture_is_wrapped_and_no_other() -> None:
+    before = dict(ModelRegistry.models)
+    wrapped = architectures.wrap_eagle3_architectures()
+    assert sorted(wrapped) == sorted(EAGLE3_ARCHITECTURES)
+    for name, entry in ModelRegistry.models.items():
+        assert (entry is before[name]) == (name not in EAGLE3_ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", EAGLE3_ARCHITECTURES)
+def test_architecture_resolves_to_a_subclass_of_the_hosts_class(name: str) -> None:
+    architectures.wrap_eagle3_architectures()
+    resolved = ModelRegistry.models[name].load_model_cls()
+    assert issubclass(resolved, QuaRotDraftMixin)
+    assert issubclass(resolved, EAGLE3_ARCHITECTURES[name])
+    assert resolved.__mro__[1] is QuaRotDraftMixin
+    # vLLM and its workers find the class again by its name.
+    assert getattr(importlib.import_module(resolved.__module__), resolved.__name__) is resolved
+
+
+def test_wrapping_twice_changes_nothing() -> None:
+    architectures.wrap_eagle3_architectures()
+    once = {n: ModelRegistry.models[n].load_model_cls() for n in EAGLE3_ARCHITECTURES}
+    assert architectures.wrap_eagle3_architectures() == []
+    assert once == {n: ModelRegistry.models[n].load_model_cls() for n in EAGLE3_ARCHITECTURES}
+
+
+def test_a_class_that_a_host_registered_earlier_stays_underneath(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """vllm-project/vllm-ascend#10896: a host brings its own class under one of the names."""
+    host = type("Eagle3LlamaForCausalLM", (Eagle3LlamaForCausalLM,), {"__module__": "host_models"})
+    module = type(inspect)("host_models")
+    module.Eagle3LlamaForCausalLM = host  # type: ignore[attr-defined]
+    monkeypatch.setitem(__import__("sys").modules, "host_models", module)
+    ModelRegistry.register_model("Eagle3LlamaForCausalLM", "host_models:Eagle3LlamaForCausalLM")
+    architectures.wrap_eagle3_architectures()
+    resolved = ModelRegistry.models["Eagle3LlamaForCausalLM"].load_model_cls()
+    assert issubclass(resolved, host)
+    others = ModelRegistry.models["LlamaForCausalLMEagle3"].load_model_cls()
+    assert not issubclass(others, host)
+
+
+@pytest.mark.parametrize("cls", [Eagle3LlamaForCausalLM, Eagle3DeepseekV2ForCausalLM])
+def test_methods_that_we_extend_have_the_expected_parameters(cls: type) -> None:
+    expected = {
+        "__init__": ["self", "vllm_config", "prefix"],
+        "combine_hidden_states": ["self", "hidden_states"],
+        "load_weights": ["self", "weights"],
+    }
+    for method, parameters in expected.items():
+        assert list(inspect.signature(getattr(cls, method)).parameters) == parameters
+    assert cls.has_own_embed_tokens is False
+    assert cls.has_own_lm_head is False

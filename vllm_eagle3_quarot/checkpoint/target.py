@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about a target that tell whether and how its residual stream is rotated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from vllm_eagle3_quarot.checkpoint.description import QuantDescription
+from vllm_eagle3_quarot.checkpoint.json_file import as_object, read_json_object
+from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING, TARGET_FINAL_NORM, TARGET_HEAD
+from vllm_eagle3_quarot.checkpoint.sidecar import find_sidecar
+from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
+from vllm_eagle3_quarot.errors import CheckpointError
+
+CONFIG_FILE = "config.json"
+
+#: Rows compared to tell whether two tables are one: equal tables agree in all of them, and two
+#: tables of a trained model differ in each.
+COMPARED_ROWS = 64
+
+
+@dataclass(frozen=True)
+class TargetFacts:
+    """What the files of a target say. Each file is read when a question needs it, not before: most
+    targets are not rotated and must not be refused for a file that nobody here needs.
+
+    Attributes:
+        folder: the checkpoint.
+        description: the quantiser's description, None when there is none.
+    """
+
+    folder: Path
+    description: QuantDescription | None
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> TargetFacts:
+        """Look into the checkpoint in ``folder``.
+
+        Raises:
+            CheckpointError: the quantiser's description is broken; the message names it.
+        """
+        return cls(folder=folder, description=QuantDescription.from_folder(folder))
+
+    @cached_property
+    def hidden_size(self) -> int:
+        """H, from the language model's part of the configuration.
+
+        Raises:
+            CheckpointError: the configuration is missing, broken or has no such size.
+        """
+        size = self._language_config.get("hidden_size")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise CheckpointError(
+                f"{self.folder / CONFIG_FILE}: 'hidden_size' is {size!r} where a positive number "
+                "is expected"
+            )
+        return size
+
+    @cached_property
+    def tie_word_embeddings(self) -> bool:
+        """The configuration's word on whether head and embedding are one table.
+
+        Raises:
+            CheckpointError: the configuration is missing or broken.
+        """
+        return self._language_config.get("tie_word_embeddings") is True
+
+    @cached_property
+    def tensors(self) -> TensorIndex:
+        """Lazy index of the weights.
+
+        Raises:
+            CheckpointError: an index or a header is broken.
+        """
+        return TensorIndex.from_folder(self.folder)
+
+    @cached_property
+    def _language_config(self) -> Mapping[str, object]:
+        """Top-level configuration, overlaid by ``text_config`` where a vision model nests one."""
+        path = self.folder / CONFIG_FILE
+        config = read_json_object(path)
+        if config.get("text_config") is None:
+            return config
+        return {**config, **as_object(config["text_config"], path, "text_config")}
+
+    @cached_property
+    def sidecar(self) -> Path | None:
+        """The rotation file that the checkpoint brings, None when it brings none."""
+        return find_sidecar(self.folder, self.description)
+
+    @cached_property
+    def final_norm_is_ones(self) -> bool:
+        """True when the final RMSNorm's scale is exactly one everywhere.
+
+        Every tool that rotates the residual stream offline folds that scale into the head first and
+        leaves ones behind; a trained model never has them.
+        """
+        name = self.tensors.first_of(TARGET_FINAL_NORM)
+        if name is None:
+            return False
+        scale = self.tensors.read(name)
+        return bool((scale == 1).all())
+
+    @cached_property
+    def head_equals_embedding(self) -> bool:
+        """True when head and token embedding are one table, stored once or twice."""
+        embedding = self.tensors.first_of(TARGET_EMBEDDING)
+        head = self.tensors.first_of(TARGET_HEAD)
+        if embedding is None:
+            return False
+        if head is None:
+            return self.tie_word_embeddings
+        shape = self.tensors.shape(embedding)
+        if shape != self.tensors.shape(head):
+            return False
+        rows = sample_rows(shape[0])
+        return torch.equal(
+            self.tensors.read_rows(embedding, rows), self.tensors.read_rows(head, rows)
+        )
+
+
+def sample_rows(count: int, wanted: int = COMPARED_ROWS) -> list[int]:
+    """Return at most ``wanted`` row numbers spread evenly over ``count`` rows."""
+    step = max(1, count // wanted)
+    return list(range(0, count, step))[:wanted]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a draft needs on a given target: decided from files and settings, without an engine."""
