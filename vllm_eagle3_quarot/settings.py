@@ -44,6 +44,14 @@ class Settings(BaseModel):
             "target that does not bring its own."
         ),
     )
+    original_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description=(
+            "Folder or hub id of the unrotated model. Only its final norm is read, for a draft "
+            "without an lm_head of its own or one fed by the post-norm state."
+        ),
+    )
 
     @classmethod
     def from_additional_config(cls, additional_config: object) -> Settings:

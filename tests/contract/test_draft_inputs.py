@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The real draft classes, loaded by the real loader: what they make of rotated aux states.
 
-The reference is the host's own behaviour (mode ``off``) on the unrotated states ``h``; the draft under
-test gets ``h Q``.
+The reference is the host's own behaviour (mode ``off``) on the unrotated states ``h``; the draft
+under test gets ``h Q``.
 """
 
 from __future__ import annotations
@@ -137,11 +137,12 @@ def test_one_summary_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         assert part in line
 
 
-@pytest.mark.parametrize("lacking", ["own_embedding", "own_head"])
-def test_draft_that_takes_rotated_tables_is_refused(tmp_path: Path, lacking: str) -> None:
+def test_draft_without_a_head_and_without_a_source_of_the_scale_is_refused(
+    tmp_path: Path,
+) -> None:
     """vllm-project/vllm-ascend#13407: correcting fc alone leaves two coordinate systems."""
-    pair = _pair(tmp_path, ROTATIONS["hadamard"], DraftSpec(**{lacking: False}))  # type: ignore[arg-type]
-    with pytest.raises(UnsupportedPairError, match="cannot un-rotate"), loaded_draft(*pair):
+    pair = _pair(tmp_path, ROTATIONS["hadamard"], DraftSpec(own_head=False))
+    with pytest.raises(UnsupportedPairError, match="original_model"), loaded_draft(*pair):
         pass
     with loaded_draft(*pair, settings={"strict": False}) as draft, torch.inference_mode():
         h = torch.randn(2, 3 * 64)
@@ -149,18 +150,30 @@ def test_draft_that_takes_rotated_tables_is_refused(tmp_path: Path, lacking: str
     assert torch.equal(served, _combined(pair, h, mode="off")[1])
 
 
-def test_post_norm_draft_is_refused(tmp_path: Path) -> None:
-    spec = DraftSpec(extra={"eagle_config": {"use_aux_hidden_state": False}})
-    pair = _pair(tmp_path, ROTATIONS["hadamard"], spec)
-    with pytest.raises(UnsupportedPairError, match="post-norm"), loaded_draft(*pair):
-        pass
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_post_norm_draft_gets_the_scaled_state(tmp_path: Path, name: str) -> None:
+    """A rotated target hands over ``(h / g) Q`` after its norm of ones."""
+    q = ROTATIONS[name]
+    scale = torch.linspace(0.5, 1.5, q.shape[0])
+    spec = DraftSpec(
+        hidden=q.shape[0], extra={"eagle_config": {"use_aux_hidden_state": False}}
+    )
+    target, draft = _pair(tmp_path, q, spec)
+    original = write_target(tmp_path / "original", None, hidden=q.shape[0])
+    h = torch.randn(4, q.shape[0])
+    settings = {"original_model": str(original)}
+    _, actual = _combined((target, draft), (h / scale) @ q, **settings)
+    # The scale is read from a bf16 checkpoint, which keeps it to 2^-9.
+    assert torch.allclose(actual, h, rtol=2**-8, atol=FP32_TOLERANCE)
+    with pytest.raises(UnsupportedPairError, match="original_model"):
+        _combined((target, draft), h)
 
 
 def test_draft_of_another_target_is_refused(tmp_path: Path) -> None:
     target = complete_target(write_target(tmp_path / "target", ROTATIONS["12 x 16"]))
     draft = DraftSpec(hidden=64).write(tmp_path / "draft")
     with (
-        pytest.raises(UnsupportedPairError, match="64 channels.*192"),
+        pytest.raises(UnsupportedPairError, match=r"64 channels.*192"),
         loaded_draft(target, draft),
     ):
         pass

@@ -104,9 +104,9 @@ class DraftSpec:
                 tensors[f"fc_norm.{index}.weight"] = scale(self.input_size)
         if self.mask_hidden:
             tensors["mask_hidden"] = weight(1, self.aux_states * self.input_size)
+        drawn = weight(self.vocabulary, self.hidden)  # drawn in any case: the head stays the same
         if self.own_embedding:
-            own = weight(self.vocabulary, self.hidden) if table is None else table
-            tensors["embed_tokens.weight"] = own
+            tensors["embed_tokens.weight"] = drawn if table is None else table
         if self.own_head:
             tensors["lm_head.weight"] = weight(
                 self.draft_vocabulary or self.vocabulary, self.hidden
@@ -114,7 +114,9 @@ class DraftSpec:
         if self.draft_vocabulary is not None:
             kept = torch.arange(self.draft_vocabulary) * 2
             tensors["d2t"] = kept - torch.arange(self.draft_vocabulary)
-            tensors["t2d"] = torch.zeros(self.vocabulary, dtype=torch.bool).index_fill(0, kept, True)
+            tensors["t2d"] = torch.zeros(self.vocabulary, dtype=torch.bool).index_fill(
+                0, kept, True
+            )
         return tensors
 
     def write(

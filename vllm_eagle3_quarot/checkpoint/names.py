@@ -30,5 +30,5 @@ TARGET_HEAD = (
     "head.weight",
 )
 
-#: Token embedding ``[V, H_draft]`` of an Eagle3 draft.
-DRAFT_EMBEDDING = ("embed_tokens.weight", "model.embed_tokens.weight")
+#: ``Qᵀ diag(g) Q`` ``[H, H]`` that GLM-5 style exports keep for heads fed by the post-norm state.
+ROTATED_NORM = ("rot.weight",)

@@ -69,6 +69,12 @@ class TensorIndex:
             part = _slice(tensors, name, self._file(name))
             return torch.cat([part[row : row + 1] for row in rows])
 
+    def read_range(self, name: str, start: int, stop: int) -> torch.Tensor:
+        """Read rows ``start`` to ``stop`` of a tensor, in its stored dtype."""
+        with _opened(self._file(name)) as tensors:
+            rows: torch.Tensor = _slice(tensors, name, self._file(name))[start:stop]
+            return rows
+
     def _file(self, name: str) -> Path:
         try:
             return self.files[name]

@@ -1,13 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the target rotated, and by which ``Q``? One decision, taken before anything is loaded."""
+"""What has to be corrected for one draft on one target: decided once, from files and settings.
+
+Everything is decided before a weight is loaded, and from files alone, so that every rank of a
+parallel engine comes to the same answer and a pair that cannot work is refused early.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_eagle3_quarot.checkpoint.draft import HEAD, DraftFacts
+from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
+from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
+from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
+from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
+from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
 from vllm_eagle3_quarot.errors import (
     CheckpointError,
     QuaRotError,
@@ -20,50 +31,82 @@ from vllm_eagle3_quarot.settings import Settings
 logger = logging.getLogger("vllm.eagle3_quarot")
 
 
-def rotation_of(target: Path, settings: Settings) -> Rotation | None:
-    """Return the rotation that has to be undone for ``target``, None when there is nothing to do.
+@dataclass(frozen=True)
+class Correction:
+    """How the inputs and the output of a draft are taken out of the target's rotated basis.
 
-    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
-    cannot be corrected and ``strict`` is off (then a warning has been logged).
+    Attributes:
+        target: folder of the target.
+        draft: folder of the draft.
+        rotation: ``Q``.
+        aux: the draft's aux hidden states; un-rotated in every case.
+        embedding: ``shared``: rows of the target's table are un-rotated when looked up.
+        head: ``shared``: the draft's output is divided by the final norm's scale and rotated before
+            it meets the target's head.
+        final_norm: that scale, when something needs it.
+    """
+
+    target: Path
+    draft: Path
+    rotation: Rotation
+    aux: AuxStates
+    embedding: Choice
+    head: Choice
+    final_norm: FinalNorm | None
+
+    def summary(self) -> str:
+        """One line for the log: the pair, ``Q``, and what is corrected."""
+        rotation = self.rotation
+        embedding = "its own embedding"
+        if self.embedding == "shared":
+            embedding = "the target's embedding (shared, un-rotated at look-up)"
+        head = "its own lm_head"
+        if self.head == "shared":
+            head = "the target's lm_head (shared, entered through the final norm's scale and Q)"
+        scale = f"; final norm's scale from {self.final_norm.source}" if self.final_norm else ""
+        return (
+            f"target {self.target}, H={rotation.size}, {rotation} (fingerprint "
+            f"{rotation.fingerprint[:12]}, {rotation.source}); draft {self.draft}: {self.aux} "
+            f"un-rotated at run time before norms and fc, {embedding}, {head}{scale}"
+        )
+
+
+def correction_of(target: Path, draft: Path, settings: Settings) -> Correction | None:
+    """Return what ``draft`` needs on ``target``, None when there is nothing to do.
+
+    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated, cannot
+    be corrected and ``strict`` is off (then a warning has been logged).
 
     Raises:
-        QuaRotError: the target is rotated, its rotation cannot be used, and ``strict`` is on; the
+        QuaRotError: the target is rotated, the pair cannot be corrected, and ``strict`` is on; the
             message names the file and the remedy.
     """
     if settings.mode == "off":
         logger.info("eagle3_quarot: mode is 'off', the draft is left as it is")
         return None
     try:
-        return _find(TargetFacts.from_folder(target), settings)
+        facts = TargetFacts.from_folder(target)
+        rotation = rotation_of(facts, settings)
+        if rotation is None:
+            return None
+        return _correct(facts, DraftFacts(draft), rotation, settings)
     except QuaRotError as error:
-        tolerate(error, settings)
+        if settings.strict:
+            raise
+        logger.warning(
+            "eagle3_quarot: serving the draft uncorrected because 'strict' is false; expect an "
+            "acceptance rate near 0. Reason: %s",
+            error,
+        )
         return None
 
 
-def _looks_rotated(target: TargetFacts) -> bool:
-    if target.description is not None and target.description.claims_rotation:
-        return True
-    try:
-        return target.final_norm_is_ones
-    except CheckpointError as error:
-        # The engine has loaded this target by its own means (another format, a remote store): files
-        # that we cannot read are no reason to stop a server.
-        logger.debug("eagle3_quarot: the final norm could not be looked at: %s", error)
-        return False
+def rotation_of(target: TargetFacts, settings: Settings) -> Rotation | None:
+    """Return the rotation of ``target``'s residual stream, None when nothing says it is rotated.
 
-
-def tolerate(error: QuaRotError, settings: Settings) -> None:
-    """Raise ``error`` when settings are strict, else warn that the draft is served uncorrected."""
-    if settings.strict:
-        raise error
-    logger.warning(
-        "eagle3_quarot: serving the draft uncorrected because 'strict' is false; expect an "
-        "acceptance rate near 0. Reason: %s",
-        error,
-    )
-
-
-def _find(target: TargetFacts, settings: Settings) -> Rotation | None:
+    Raises:
+        QuaRotError: it is rotated and the rotation is missing or unusable, or the target is broken.
+    """
     if settings.rotation is not None:
         rotation = Rotation.from_file(settings.rotation, hidden_size=target.hidden_size)
     elif target.sidecar is not None:
@@ -86,3 +129,44 @@ def _find(target: TargetFacts, settings: Settings) -> Rotation | None:
             "a copy with separate tables (tie_word_embeddings: false)"
         )
     return rotation
+
+
+def _looks_rotated(target: TargetFacts) -> bool:
+    if target.description is not None and target.description.claims_rotation:
+        return True
+    try:
+        return target.final_norm_is_ones
+    except CheckpointError as error:
+        # The engine has loaded this target by its own means (another format, a remote store): files
+        # that we cannot read are no reason to stop a server.
+        logger.debug("eagle3_quarot: the final norm could not be looked at: %s", error)
+        return False
+
+
+def _correct(
+    target: TargetFacts, draft: DraftFacts, rotation: Rotation, settings: Settings
+) -> Correction:
+    width = draft.config.get("target_hidden_size") or draft.config.get("hidden_size")
+    if width != rotation.size:
+        raise UnsupportedPairError(
+            f"{draft.folder}: the draft was made for hidden states of {width} channels, the target "
+            f"{target.folder} has {rotation.size}. They are not a pair"
+        )
+    aux = aux_states_of(draft, rotation.size)
+    verify_vocabulary(draft)
+    embedding = choose_embedding(target, draft, rotation, strict=settings.strict)
+    head: Choice = "own" if draft.has(HEAD) else "shared"
+    final_norm = None
+    if head == "shared" or aux.count == 0:
+        original = settings.original_model
+        folder = model_folder(original) if original is not None else None
+        final_norm = find_final_norm(target, draft, rotation, folder)
+    return Correction(
+        target=target.folder,
+        draft=draft.folder,
+        rotation=rotation,
+        aux=aux,
+        embedding=embedding,
+        head=head,
+        final_norm=final_norm,
+    )

@@ -10,19 +10,11 @@ matrix keeps them, so the tables are related by another ``Q``: the rotation file
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 
 import torch
 
-from vllm_eagle3_quarot.checkpoint.names import DRAFT_EMBEDDING, TARGET_EMBEDDING
-from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY
-from vllm_eagle3_quarot.checkpoint.target import sample_rows
-from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
-from vllm_eagle3_quarot.errors import RotationError, UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
-
-logger = logging.getLogger("vllm.eagle3_quarot")
 
 #: Mean cosine above which two sets of rows count as one. Copies that differ by bf16 rounding reach
 #: 0.99999, a fine-tuned copy stays above 0.9, unrelated rows of H channels are near 1/√H.
@@ -60,44 +52,6 @@ def relation(target_rows: torch.Tensor, draft_rows: torch.Tensor, rotation: Rota
     if bool((difference < SAME_LENGTH_TOLERANCE).all()):
         return Relation.OTHER_ROTATION
     return Relation.UNRELATED
-
-
-def verify_embedding(target: TensorIndex, draft: TensorIndex, rotation: Rotation) -> None:
-    """Check ``rotation`` against the draft's own embedding, if it has one that can be compared.
-
-    Raises:
-        RotationError: the rotation is transposed or belongs to another checkpoint.
-        UnsupportedPairError: the draft is already in the rotated basis.
-    """
-    stored, own = target.first_of(TARGET_EMBEDDING), draft.first_of(DRAFT_EMBEDDING)
-    if stored is None or own is None:
-        logger.debug("eagle3_quarot: no pair of embeddings to verify the rotation with")
-        return
-    shape, own_shape = target.shape(stored), draft.shape(own)
-    if len(shape) != 2 or len(own_shape) != 2 or shape[1] != own_shape[1]:
-        logger.debug("eagle3_quarot: embeddings %s and %s cannot be compared", shape, own_shape)
-        return
-    rows = sample_rows(min(shape[0], own_shape[0]))
-    answer = relation(target.read_rows(stored, rows), draft.read_rows(own, rows), rotation)
-    if answer is Relation.MATCHES:
-        logger.debug("eagle3_quarot: the draft's embedding confirms the rotation")
-    elif answer is Relation.UNRELATED:
-        logger.warning(
-            "eagle3_quarot: the draft's embedding in %s is unrelated to the target's, so the "
-            "rotation could not be verified; if acceptance stays near 0, suspect the draft",
-            draft.folder,
-        )
-    elif answer is Relation.IDENTICAL:
-        raise UnsupportedPairError(
-            f"{draft.folder}: the draft's embedding equals the rotated target's, so the draft was "
-            "trained on, or aligned to, the rotated target; un-rotating its inputs would break it. "
-            "Use the original draft, or set mode to 'off' for this one"
-        )
-    else:
-        raise RotationError(
-            f"{rotation.source}: this rotation does not belong to the target in {target.folder}: "
-            f"{answer.value}. Acceptance would be near 0: {REMEDY}"
-        )
 
 
 def _mean_cosine(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we read from vLLM's configuration object, in one place."""
+"""From vLLM's configuration object to the correction that its draft needs."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
+from vllm_eagle3_quarot.draft.correction import Correction, correction_of
 from vllm_eagle3_quarot.errors import CheckpointError
 from vllm_eagle3_quarot.settings import Settings
 
@@ -18,41 +18,22 @@ if TYPE_CHECKING:
 logger = logging.getLogger("vllm.eagle3_quarot")
 
 
-@dataclass(frozen=True)
-class EngineConfig:
-    """The part of a ``VllmConfig`` that concerns a draft on a target.
+def correction_for(vllm_config: VllmConfig) -> Correction | None:
+    """Return what the draft of ``vllm_config`` needs, None when there is nothing to do.
 
-    Attributes:
-        target: folder of the target's checkpoint; None when it has none (GGUF, object store).
-        draft: folder of the draft's checkpoint.
-        draft_input_size: width of one aux hidden state as the draft's configuration has it.
-        settings: the user's settings.
+    Raises:
+        SettingsError: our settings are not valid.
+        QuaRotError: the target is rotated, cannot be corrected, and settings are strict.
     """
-
-    target: Path | None
-    draft: Path
-    draft_input_size: int
-    settings: Settings
-
-    @classmethod
-    def from_vllm(cls, vllm_config: VllmConfig) -> EngineConfig:
-        """Read ``vllm_config`` of an engine that speculates with a draft model.
-
-        Raises:
-            SettingsError: our settings are not valid.
-            CheckpointError: the draft is neither a folder nor known to the hub.
-        """
-        settings = Settings.from_additional_config(vllm_config.additional_config)
-        target = vllm_config.model_config
-        draft = vllm_config.speculative_config.draft_model_config
-        config = draft.hf_config
-        width = getattr(config, "target_hidden_size", None) or config.hidden_size
-        return cls(
-            target=_target_folder(target.model, target.revision),
-            draft=model_folder(draft.model, draft.revision),
-            draft_input_size=width,
-            settings=settings,
-        )
+    speculation = vllm_config.speculative_config
+    if speculation is None:
+        return None
+    settings = Settings.from_additional_config(vllm_config.additional_config)
+    target = _target_folder(vllm_config.model_config.model, vllm_config.model_config.revision)
+    if target is None:
+        return None
+    draft = speculation.draft_model_config
+    return correction_of(target, model_folder(draft.model, draft.revision), settings)
 
 
 def _target_folder(model: str, revision: str | None) -> Path | None:

@@ -11,7 +11,8 @@ import torch
 
 from tests.support.checkpoints import write_json, write_sidecar, write_target
 from tests.support.rotations import hadamard_rotation
-from vllm_eagle3_quarot.draft.correction import rotation_of
+from vllm_eagle3_quarot.checkpoint.target import TargetFacts
+from vllm_eagle3_quarot.draft.correction import correction_of, rotation_of
 from vllm_eagle3_quarot.errors import CheckpointError, RotationError, UnsupportedPairError
 from vllm_eagle3_quarot.settings import Settings
 
@@ -20,13 +21,13 @@ Q = hadamard_rotation(64)
 
 def test_sidecar_switches_the_correction_on(tmp_path: Path) -> None:
     """vllm-project/vllm-ascend#6445: no flag is needed when the checkpoint says what it is."""
-    rotation = rotation_of(write_target(tmp_path / "t", Q), Settings())
+    rotation = rotation_of(TargetFacts.from_folder(write_target(tmp_path / "t", Q)), Settings())
     assert rotation is not None
     assert torch.equal(rotation.dense(), Q)
 
 
 def test_unrotated_target_needs_nothing(tmp_path: Path) -> None:
-    assert rotation_of(write_target(tmp_path / "t", None), Settings()) is None
+    assert rotation_of(TargetFacts.from_folder(write_target(tmp_path / "t", None)), Settings()) is None
 
 
 def test_online_rotation_inside_layers_is_not_a_residual_rotation(tmp_path: Path) -> None:
@@ -37,18 +38,19 @@ def test_online_rotation_inside_layers_is_not_a_residual_rotation(tmp_path: Path
         folder / "quant_model_description.json",
         {"version": "1.0.0", "metadata": metadata, "optional": {}},
     )
-    assert rotation_of(folder, Settings()) is None
+    assert rotation_of(TargetFacts.from_folder(folder), Settings()) is None
 
 
 def test_mode_off_leaves_a_rotated_target_alone(tmp_path: Path) -> None:
-    assert rotation_of(write_target(tmp_path / "t", Q), Settings(mode="off")) is None
-    assert rotation_of(tmp_path / "no such folder", Settings(mode="off")) is None
+    off = Settings(mode="off")
+    assert correction_of(write_target(tmp_path / "t", Q), tmp_path / "no draft", off) is None
+    assert correction_of(tmp_path / "no target", tmp_path / "no draft", off) is None
 
 
 def test_rotated_without_rotation_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
     folder = write_target(tmp_path / "t", Q, sidecar=False, optional={})
     with pytest.raises(RotationError, match="brings no rotation file") as caught:
-        rotation_of(folder, Settings())
+        rotation_of(TargetFacts.from_folder(folder), Settings())
     for part in (str(folder), "optional/quarot.safetensors", '"rotation"', "quantise again"):
         assert part in str(caught.value)
 
@@ -58,24 +60,24 @@ def test_a_description_that_claims_rotation_is_enough(tmp_path: Path) -> None:
     folder = write_target(tmp_path / "t", None)
     write_json(folder / "quant_model_description.json", {"is_rot_used": True})
     with pytest.raises(RotationError, match="brings no rotation file"):
-        rotation_of(folder, Settings())
+        rotation_of(TargetFacts.from_folder(folder), Settings())
 
 
 def test_rotation_setting_supplies_a_missing_file(tmp_path: Path) -> None:
     folder = write_target(tmp_path / "t", Q, sidecar=False, optional={})
     supplied = write_sidecar(tmp_path / "elsewhere", Q)
-    rotation = rotation_of(folder, Settings(rotation=str(supplied)))
+    rotation = rotation_of(TargetFacts.from_folder(folder), Settings(rotation=str(supplied)))
     assert rotation is not None
     assert rotation.source == str(supplied)
     with pytest.raises(RotationError, match=r"nowhere\.safetensors"):
-        rotation_of(folder, Settings(rotation=str(tmp_path / "nowhere.safetensors")))
+        rotation_of(TargetFacts.from_folder(folder), Settings(rotation=str(tmp_path / "nowhere.safetensors")))
 
 
 @pytest.mark.parametrize("tie", [{"tied": True, "broken_tie": True}, {"tied": True}], ids=str)
 def test_doubly_rotated_tied_export_is_refused(tmp_path: Path, tie: dict[str, bool]) -> None:
     folder = write_target(tmp_path / "t", Q, **tie)  # type: ignore[arg-type]
     with pytest.raises(UnsupportedPairError, match="tie_word_embeddings: false"):
-        rotation_of(folder, Settings())
+        rotation_of(TargetFacts.from_folder(folder), Settings())
 
 
 def test_not_strict_warns_and_serves_uncorrected(
@@ -83,7 +85,7 @@ def test_not_strict_warns_and_serves_uncorrected(
 ) -> None:
     folder = write_target(tmp_path / "t", Q, sidecar=False, optional={})
     with caplog.at_level(logging.WARNING, logger="vllm.eagle3_quarot"):
-        assert rotation_of(folder, Settings(strict=False)) is None
+        assert correction_of(folder, tmp_path / "draft", Settings(strict=False)) is None
     assert "uncorrected" in caplog.text
     assert "brings no rotation file" in caplog.text
 
@@ -92,4 +94,4 @@ def test_broken_files_are_refused_even_when_nothing_says_rotated(tmp_path: Path)
     folder = write_target(tmp_path / "t", None)
     (folder / "quant_model_description.json").write_text("{")
     with pytest.raises(CheckpointError):
-        rotation_of(folder, Settings())
+        rotation_of(TargetFacts.from_folder(folder), Settings())

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rotating a float Qwen3 checkpoint by any Q in fp64, independently of the tool and of the package.
+
+``h' = h Q``: tables and writers of the residual stream are multiplied as in the design's table, norms
+are folded into what reads them and become ones.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.support.checkpoints import POINTER, write_json, write_sidecar
+
+READERS = {
+    "input_layernorm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "post_attention_layernorm": ("mlp.gate_proj", "mlp.up_proj"),
+}
+WRITERS = ("self_attn.o_proj", "mlp.down_proj")
+
+
+def copy_in_fp32(source: Path, folder: Path) -> Path:
+    """The checkpoint as it is, stored in fp32."""
+    return _write(source, folder, load_file(source / "model.safetensors"))
+
+
+def rotated_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
+    """The checkpoint rotated by ``q``, stored in fp32 with a sidecar in msModelSlim's layout."""
+    tensors = {k: v.double() for k, v in load_file(source / "model.safetensors").items()}
+    rotation = q.double()
+    layers = json.loads((source / "config.json").read_text())["num_hidden_layers"]
+    tensors["model.embed_tokens.weight"] @= rotation
+    scale = tensors["model.norm.weight"]
+    tensors["lm_head.weight"] = (tensors["lm_head.weight"] * scale) @ rotation
+    tensors["model.norm.weight"] = torch.ones_like(scale)
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}."
+        for norm, readers in READERS.items():
+            scale = tensors[f"{prefix}{norm}.weight"]
+            for reader in readers:
+                name = f"{prefix}{reader}.weight"
+                tensors[name] = (tensors[name] * scale) @ rotation
+            tensors[f"{prefix}{norm}.weight"] = torch.ones_like(scale)
+        for writer in WRITERS:
+            name = f"{prefix}{writer}.weight"
+            tensors[name] = rotation.T @ tensors[name]
+    _write(source, folder, tensors)
+    write_sidecar(folder, q)
+    types = {name: "FLOAT" for name in tensors}
+    write_json(
+        folder / "quant_model_description.json",
+        {"version": "1.0.0", "model_quant_type": "FLOAT", "optional": POINTER, **types},
+    )
+    return folder
+
+
+def _write(source: Path, folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = json.loads((folder / "config.json").read_text())
+    config.pop("dtype", None)
+    write_json(folder / "config.json", {**config, "torch_dtype": "float32"})
+    stored = {name: value.float().contiguous() for name, value in tensors.items()}
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Un-rotating rows of a token table that belongs to the target.
+
+The host puts the target's embedding module into the draft's inner model after loading. Neither that
+module nor its table may change, so the draft's *look-up* is extended: the inner model gets a subclass
+of its own class whose ``embed_input_ids`` un-rotates what the host's returns. A method of the class
+(not a function stored on the instance) is what ``torch.compile`` traces like the host's own code, and
+buffers are what it lifts as inputs of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vllm_eagle3_quarot.rotation import Plan
+
+
+class UnrotatedLookup:
+    """Goes before the inner model class of a draft that shares its target's rotated table."""
+
+    quarot_signs: torch.Tensor
+    quarot_factor: torch.Tensor
+    quarot_power: int
+
+    def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Rows ``E'[ids] Qᵀ`` ``[T, H]`` for ids ``[T]``, in the table's dtype."""
+        rows = super().embed_input_ids(input_ids)  # type: ignore[misc]
+        unrotated: torch.Tensor = torch.ops.eagle3_quarot.unrotate(
+            rows, self.quarot_signs, self.quarot_factor, self.quarot_power
+        )
+        return unrotated
+
+
+def unrotate_shared_embedding(inner: Any, plan: Plan) -> None:
+    """Make ``inner.embed_input_ids`` un-rotate; everything else of ``inner`` stays as it is."""
+    cls = type(inner)
+    inner.__class__ = type(f"QuaRot{cls.__name__}", (UnrotatedLookup, cls), {})
+    inner.register_buffer("quarot_signs", plan.signs, persistent=False)
+    inner.register_buffer("quarot_factor", plan.factor, persistent=False)
+    inner.quarot_power = plan.power
