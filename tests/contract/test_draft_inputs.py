@@ -155,9 +155,7 @@ def test_post_norm_draft_gets_the_scaled_state(tmp_path: Path, name: str) -> Non
     """A rotated target hands over ``(h / g) Q`` after its norm of ones."""
     q = ROTATIONS[name]
     scale = torch.linspace(0.5, 1.5, q.shape[0])
-    spec = DraftSpec(
-        hidden=q.shape[0], extra={"eagle_config": {"use_aux_hidden_state": False}}
-    )
+    spec = DraftSpec(hidden=q.shape[0], extra={"eagle_config": {"use_aux_hidden_state": False}})
     target, draft = _pair(tmp_path, q, spec)
     original = write_target(tmp_path / "original", None, hidden=q.shape[0])
     h = torch.randn(4, q.shape[0])

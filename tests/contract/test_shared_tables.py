@@ -28,8 +28,8 @@ ROTATIONS = {
 
 VOCABULARY = 96
 
-#: Tables are stored in bf16: every entry is off by up to 2^-9 of itself, a rotated-back entry by that
-#: of the row's typical entry; rows are of order 1 and logits sums of H products.
+#: Tables are stored in bf16: every entry is off by up to 2^-9 of itself, a rotated-back entry by
+#: that of the row's typical entry; rows are of order 1 and logits sums of H products.
 TABLE_TOLERANCE = 0.03
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one engine proposes: run as a program, prints JSON. One engine per process, on purpose.
+"""What real engines propose: a program that builds them one after the other in its own process.
 
-``python -m tests.support.proposals '{"target": ..., "draft": ..., ...}'`` builds the real vLLM engine
-in this process, completes prompts greedily and records every token that the proposer returned.
+``python -m tests.support.proposals FILE`` reads a list of jobs, builds vLLM's engine for each,
+completes prompts greedily, records every token that the proposer returned and prints one line of
+JSON per job.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,31 +72,50 @@ class Outcome:
         return (generated - calls) / (calls * depth)
 
 
-def run(job: Job) -> Outcome:
-    """Run ``job`` in a process of its own.
+def run(jobs: Sequence[Job]) -> list[Outcome]:
+    """Run ``jobs`` in one process, beside the test's own.
 
     Raises:
-        RuntimeError: the engine failed; the message ends with its output.
+        RuntimeError: an engine failed; the message ends with its output.
     """
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.support.proposals", json.dumps(asdict(job))],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, **ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    log = result.stdout + result.stderr
-    lines = [line for line in result.stdout.splitlines() if line.startswith(MARK)]
-    if result.returncode or not lines:
-        raise RuntimeError(f"the engine ended with exit code {result.returncode}:\n{log[-6000:]}")
-    found = json.loads(lines[-1].removeprefix(MARK))
-    return Outcome(found["tokens"], found["proposals"], log)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump([asdict(job) for job in jobs], file)
+        file.flush()
+        result = subprocess.run(
+            [sys.executable, "-m", "tests.support.proposals", file.name],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+    outcomes, log = [], []
+    for line in result.stdout.splitlines():
+        if line.startswith(MARK):
+            outcomes.append(Outcome(**json.loads(line.removeprefix(MARK)), log="\n".join(log)))
+            log.clear()
+        else:
+            log.append(line)
+    if result.returncode or len(outcomes) != len(jobs):
+        raise RuntimeError(
+            f"engine {len(outcomes) + 1} of {len(jobs)} ended with exit code {result.returncode}:\n"
+            + "\n".join(log)[-8000:]
+        )
+    return outcomes
 
 
-def main(job: Job) -> None:
-    """Build the engine, run the prompts one by one, print what was proposed."""
+def main(jobs: Sequence[Job]) -> None:
+    """Build each engine in turn and print what it proposed."""
+    from vllm.distributed import cleanup_dist_env_and_memory
+
+    for job in jobs:
+        print(MARK + json.dumps(_complete(job)), flush=True)
+        cleanup_dist_env_and_memory()
+
+
+def _complete(job: Job) -> dict[str, Any]:
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -126,8 +148,9 @@ def main(job: Job) -> None:
         list(engine.generate([prompt], parameters, use_tqdm=False)[0].outputs[0].token_ids)
         for prompt in job.prompts
     ]
-    sys.stdout.write(MARK + json.dumps({"tokens": tokens, "proposals": proposals}) + "\n")
+    engine.llm_engine.engine_core.shutdown()
+    return {"tokens": tokens, "proposals": proposals}
 
 
 if __name__ == "__main__":
-    main(Job(**json.loads(sys.argv[1])))
+    main([Job(**job) for job in json.loads(Path(sys.argv[1]).read_text())])

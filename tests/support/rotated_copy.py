@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rotating a float Qwen3 checkpoint by any Q in fp64, independently of the tool and of the package.
 
-``h' = h Q``: tables and writers of the residual stream are multiplied as in the design's table, norms
-are folded into what reads them and become ones.
+``h' = h Q``: tables and writers of the residual stream are multiplied as in the design's table,
+norms are folded into what reads them and become ones.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ import torch
 def target_modules(table: torch.Tensor, head: torch.Tensor) -> Any:
     """A stand-in for a loaded target: ``model.embed_tokens`` and ``lm_head`` with these tables.
 
-    Must be called where a distributed environment exists (inside tests.support.engine.loaded_draft).
+    Must be called where a distributed environment exists (inside
+    tests.support.engine.loaded_draft).
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         ParallelLMHead,

@@ -2,8 +2,8 @@
 """How many aux hidden states a draft takes, and of which target layers.
 
 The count A is in the file: ``fc.weight`` is ``[H_draft, A·H]``. The layer ids are in the
-configuration, at the top level or inside ``eagle_config``; without them the host takes its default of
-three layers.
+configuration, at the top level or inside ``eagle_config``; without them the host takes its default
+of three layers.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ def aux_states_of(draft: DraftFacts, hidden_size: int) -> AuxStates:
     width = draft.tensors.shape(name)[-1]
     if width % hidden_size:
         raise UnsupportedPairError(
-            f"{draft.folder}: '{name}' takes {width} channels, which is no multiple of the target's "
-            f"hidden size {hidden_size}. The draft was made for another target"
+            f"{draft.folder}: '{name}' takes {width} channels, which is no multiple of the "
+            f"target's hidden size {hidden_size}. The draft was made for another target"
         )
     count = width // hidden_size
     if count != len(layers or range(DEFAULT_COUNT)):
         given = f"names the layers {layers}" if layers else "names no layers (the default is three)"
         raise UnsupportedPairError(
             f"{draft.folder}: '{name}' takes {count} aux hidden states, but the configuration "
-            f"{given}. Set '{LAYER_IDS}' in {path} to the {count} layers that the draft was trained "
-            "with"
+            f"{given}. Set '{LAYER_IDS}' in {path} to the {count} layers that the draft was "
+            "trained with"
         )
     return AuxStates(count, layers)
 

@@ -74,8 +74,8 @@ class Correction:
 def correction_of(target: Path, draft: Path, settings: Settings) -> Correction | None:
     """Return what ``draft`` needs on ``target``, None when there is nothing to do.
 
-    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated, cannot
-    be corrected and ``strict`` is off (then a warning has been logged).
+    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
+    cannot be corrected and ``strict`` is off (then a warning has been logged).
 
     Raises:
         QuaRotError: the target is rotated, the pair cannot be corrected, and ``strict`` is on; the

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose token embedding a draft on a rotated target uses: its own, or the target's un-rotated.
 
-A shared table costs no memory: rows of the target's ``E' = E Q`` are un-rotated when they are looked
-up. So the target's is taken when the draft has none, and also when the draft's copy is the original
-table all the same. A table of the draft's own that differs is what it was trained with and is kept.
+A shared table costs no memory: rows of the target's ``E' = E Q`` are un-rotated when they are
+looked up. So the target's is taken when the draft has none, and also when the draft's copy is the
+original table all the same. A table of the draft's own that differs is what it was trained with and
+is kept.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ SAME_ROW_TOLERANCE = 1e-2
 #: Rows compared at once: a few tens of MB at any hidden size.
 ROWS_AT_ONCE = 2048
 
-#: A table of independent random entries has row lengths that spread by 1/√(2H) of their mean; trained
-#: tables spread several times wider.
+#: A table of independent random entries has row lengths that spread by 1/√(2H) of their mean;
+#: trained tables spread several times wider.
 RANDOM_SPREAD_FACTOR = 1.5
 
 
@@ -51,9 +52,9 @@ def choose_embedding(
         width = draft.config.get("hidden_size")
         if width != rotation.size:
             raise UnsupportedPairError(
-                f"{draft.folder}: the draft has no token embedding and is {width} channels wide, so "
-                f"it cannot use the target's of {rotation.size} channels. Get a draft that brings "
-                "its own"
+                f"{draft.folder}: the draft has no token embedding and is {width} channels wide, "
+                f"so it cannot use the target's of {rotation.size} channels. Get a draft that "
+                "brings its own"
             )
         return "shared"
     if stored is None:

@@ -65,16 +65,14 @@ def find_final_norm(
     if original_model is not None:
         return _of_original(original_model, rotation)
     if draft.has(VERIFIER_NORM):
-        return _usable(
-            draft.read(VERIFIER_NORM), rotation, f"'{VERIFIER_NORM}' of {draft.folder}"
-        )
+        return _usable(draft.read(VERIFIER_NORM), rotation, f"'{VERIFIER_NORM}' of {draft.folder}")
     found = _of_rotated_norm(target, rotation) or _of_tied_tables(target, rotation)
     if found is not None:
         return found
     raise UnsupportedPairError(
-        f"{draft.folder}: the draft has no lm_head and would share the rotated target's, into which "
-        "the final norm's scale was folded; that scale is in no file of the pair, and without it "
-        f"nearly every proposal would be rejected. {REMEDY}"
+        f"{draft.folder}: the draft has no lm_head and would share the rotated target's, into "
+        "which the final norm's scale was folded; that scale is in no file of the pair; without "
+        f"it nearly every proposal would be rejected. {REMEDY}"
     )
 
 

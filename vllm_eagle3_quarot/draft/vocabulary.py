@@ -2,8 +2,9 @@
 """Vocabulary maps of a draft whose head covers a part of the target's vocabulary.
 
 ``d2t`` int ``[V_draft]`` holds offsets: draft id ``i`` stands for target id ``i + d2t[i]``. ``t2d``
-bool ``[V]`` marks the target ids that are covered. A wrong map is not noticed by an engine: proposals
-become other words, and acceptance falls to near zero as with a rotation that was not undone.
+bool ``[V]`` marks the target ids that are covered. A wrong map is not noticed by an engine:
+proposals become other words, and acceptance falls to near zero as with a rotation that was not
+undone.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from vllm_eagle3_quarot import ops
 from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, ROLES, VERIFIER_HEAD, VERIFIER_NORM
+from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
 from vllm_eagle3_quarot.integrations.shared_embedding import unrotate_shared_embedding
@@ -62,17 +64,12 @@ class QuaRotDraftMixin(_HostDraft):
             config = vllm_config.speculative_config.draft_model_config.hf_config
             config.num_aux_hidden_states = correction.aux.count
         super().__init__(vllm_config=vllm_config, prefix=prefix)
-        self._quarot = correction
-        self._quarot_plan: Plan | None = None
-        self._quarot_scale: torch.Tensor | None = None
+        self._quarot: _OnDevice | None = None
         if correction is None:
             return
-        device = next(self.parameters()).device
-        self._quarot_plan = correction.rotation.plan_on(device)
-        if correction.final_norm is not None:
-            self._quarot_scale = correction.final_norm.scale.to(device)
+        self._quarot = _OnDevice.of(correction, next(self.parameters()).device)
         if correction.embedding == "shared":
-            unrotate_shared_embedding(self.model, self._quarot_plan)
+            unrotate_shared_embedding(self.model, self._quarot.plan)
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Un-rotate the aux states ``[T, A·H]``, then combine them as the host does.
@@ -82,38 +79,67 @@ class QuaRotDraftMixin(_HostDraft):
         was never rotated and passes as it is.
         """
         if self._quarot is not None and hidden_states.dim() > 1:
-            hidden_states = ops.unrotate(hidden_states, self._quarot_plan)
-            if self._quarot.aux.count == 0:
-                hidden_states = (hidden_states * self._quarot_scale).to(hidden_states.dtype)
+            hidden_states = ops.unrotate(hidden_states, self._quarot.plan)
+            if self._quarot.post_norm_scale is not None:
+                scaled = hidden_states * self._quarot.post_norm_scale
+                hidden_states = scaled.to(hidden_states.dtype)
         return super().combine_hidden_states(hidden_states)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """Logits of the draft's final states ``[T, H]``, through the target's head if shared."""
-        return super().compute_logits(self._quarot_head_input(hidden_states))
+        if self._quarot is not None and self._quarot.head_multiplier is not None:
+            hidden_states = ops.rotate(
+                hidden_states, self._quarot.plan, self._quarot.head_multiplier
+            )
+        return super().compute_logits(hidden_states)
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
         """Load as the host does; what is shared with the target is left out and not kept."""
         if self._quarot is None:
             return super().load_weights(weights)
-        loaded = super().load_weights(self._quarot_own_weights(weights))
-        logger.info("eagle3_quarot: %s", self._quarot.summary())
+        correction = self._quarot.correction
+        loaded = super().load_weights(_own_weights(weights, correction))
+        logger.info("eagle3_quarot: %s", correction.summary())
         return loaded
 
-    def _quarot_head_input(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if self._quarot is None or self._quarot.head == "own":
-            return hidden_states
-        return ops.rotate(
-            (hidden_states / self._quarot_scale).to(hidden_states.dtype), self._quarot_plan
+
+@dataclass(frozen=True)
+class _OnDevice:
+    """A correction with its tensors where the draft is.
+
+    Attributes:
+        plan: ``Q``.
+        head_multiplier: ``1 / g`` fp32 ``[H]`` when the head is the target's.
+        post_norm_scale: ``g`` fp32 ``[H]`` when the draft takes the post-norm state.
+    """
+
+    correction: Correction
+    plan: Plan
+    head_multiplier: torch.Tensor | None
+    post_norm_scale: torch.Tensor | None
+
+    @classmethod
+    def of(cls, correction: Correction, device: torch.device) -> _OnDevice:
+        if device.type == "cpu":
+            ops.load_native()
+        scale = correction.final_norm.scale.to(device) if correction.final_norm else None
+        return cls(
+            correction=correction,
+            plan=correction.rotation.plan_on(device),
+            head_multiplier=1 / scale
+            if scale is not None and correction.head == "shared"
+            else None,
+            post_norm_scale=scale if correction.aux.count == 0 else None,
         )
 
-    def _quarot_own_weights(
-        self, weights: Iterable[tuple[str, torch.Tensor]]
-    ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Drop left-overs of training that no host knows, and a table equal to the target's."""
-        assert self._quarot is not None
-        dropped = {*ROLES[VERIFIER_NORM], *ROLES[VERIFIER_HEAD]}
-        if self._quarot.embedding == "shared":
-            dropped.update(ROLES[EMBEDDING])
-        for name, tensor in weights:
-            if name not in dropped:
-                yield name, tensor
+
+def _own_weights(
+    weights: Iterable[tuple[str, torch.Tensor]], correction: Correction
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Drop left-overs of training that no host knows, and a table equal to the target's."""
+    dropped = {*ROLES[VERIFIER_NORM], *ROLES[VERIFIER_HEAD]}
+    if correction.embedding == "shared":
+        dropped.update(ROLES[EMBEDDING])
+    for name, tensor in weights:
+        if name not in dropped:
+            yield name, tensor

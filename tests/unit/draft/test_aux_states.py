@@ -82,7 +82,7 @@ def test_projection_under_another_name_lists_what_was_seen(tmp_path: Path) -> No
 
 
 def test_count_and_layer_ids_that_disagree(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedPairError, match="takes 4 aux hidden states.*names no layers"):
+    with pytest.raises(UnsupportedPairError, match=r"takes 4 aux hidden states.*names no layers"):
         aux_states_of(_draft(tmp_path / "a", 4 * H, {}), H)
     with pytest.raises(UnsupportedPairError, match=r"takes 3 .*\(1, 2\)"):
         aux_states_of(_draft(tmp_path / "b", 3 * H, {IDS: [1, 2]}), H)

@@ -21,13 +21,15 @@ Q = hadamard_rotation(64)
 
 def test_sidecar_switches_the_correction_on(tmp_path: Path) -> None:
     """vllm-project/vllm-ascend#6445: no flag is needed when the checkpoint says what it is."""
-    rotation = rotation_of(TargetFacts.from_folder(write_target(tmp_path / "t", Q)), Settings())
+    target = TargetFacts.from_folder(write_target(tmp_path / "t", Q))
+    rotation = rotation_of(target, Settings())
     assert rotation is not None
     assert torch.equal(rotation.dense(), Q)
 
 
 def test_unrotated_target_needs_nothing(tmp_path: Path) -> None:
-    assert rotation_of(TargetFacts.from_folder(write_target(tmp_path / "t", None)), Settings()) is None
+    target = TargetFacts.from_folder(write_target(tmp_path / "t", None))
+    assert rotation_of(target, Settings()) is None
 
 
 def test_online_rotation_inside_layers_is_not_a_residual_rotation(tmp_path: Path) -> None:
@@ -70,7 +72,10 @@ def test_rotation_setting_supplies_a_missing_file(tmp_path: Path) -> None:
     assert rotation is not None
     assert rotation.source == str(supplied)
     with pytest.raises(RotationError, match=r"nowhere\.safetensors"):
-        rotation_of(TargetFacts.from_folder(folder), Settings(rotation=str(tmp_path / "nowhere.safetensors")))
+        rotation_of(
+            TargetFacts.from_folder(folder),
+            Settings(rotation=str(tmp_path / "nowhere.safetensors")),
+        )
 
 
 @pytest.mark.parametrize("tie", [{"tied": True, "broken_tie": True}, {"tied": True}], ids=str)

@@ -106,7 +106,7 @@ def test_unrelated_trained_table_is_kept_with_a_warning(
 def test_narrow_draft_without_a_table_is_refused(tmp_path: Path) -> None:
     target = write_target(tmp_path / "target", Q)
     draft = write_draft(tmp_path / "draft", None, hidden=32)
-    with pytest.raises(UnsupportedPairError, match="32 channels wide.*64"):
+    with pytest.raises(UnsupportedPairError, match=r"32 channels wide.*64"):
         choose_embedding(
             TargetFacts.from_folder(target),
             DraftFacts(draft),

@@ -43,7 +43,9 @@ def _find(
     draft = write_draft(folder / "draft", None, hidden=q.shape[0])
     if tensors:
         path = draft / "model.safetensors"
-        save_file({**load_file(path), **{k.replace("__", "."): v for k, v in tensors.items()}}, path)
+        save_file(
+            {**load_file(path), **{k.replace("__", "."): v for k, v in tensors.items()}}, path
+        )
     return find_final_norm(
         TargetFacts.from_folder(folder / "target"),
         DraftFacts(draft),
