@@ -91,7 +91,8 @@ def run(jobs: Sequence[Job]) -> list[Outcome]:
             timeout=1200,
             check=False,
         )
-    outcomes, log = [], []
+    outcomes: list[Outcome] = []
+    log: list[str] = []
     for line in result.stdout.splitlines():
         if line.startswith(MARK):
             outcomes.append(Outcome(**json.loads(line.removeprefix(MARK)), log="\n".join(log)))

@@ -65,9 +65,9 @@ class Correction:
             head = "the target's lm_head (shared, entered through the final norm's scale and Q)"
         scale = f"; final norm's scale from {self.final_norm.source}" if self.final_norm else ""
         return (
-            f"target {self.target}, H={rotation.size}, {rotation} (fingerprint "
+            f"mode runtime; target {self.target}, H={rotation.size}, {rotation} (fingerprint "
             f"{rotation.fingerprint[:12]}, {rotation.source}); draft {self.draft}: {self.aux} "
-            f"un-rotated at run time before norms and fc, {embedding}, {head}{scale}"
+            f"un-rotated before norms and fc, {embedding}, {head}{scale}"
         )
 
 

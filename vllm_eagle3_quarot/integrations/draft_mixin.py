@@ -26,6 +26,7 @@ from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
 from vllm_eagle3_quarot.integrations.shared_embedding import unrotate_shared_embedding
+from vllm_eagle3_quarot.integrations.unrotated_norm import first_norms, unrotate_in_norms
 from vllm_eagle3_quarot.rotation import Plan
 
 if TYPE_CHECKING:
@@ -65,11 +66,16 @@ class QuaRotDraftMixin(_HostDraft):
             config.num_aux_hidden_states = correction.aux.count
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self._quarot: _OnDevice | None = None
+        self._quarot_in_norms = False
         if correction is None:
             return
         self._quarot = _OnDevice.of(correction, next(self.parameters()).device)
         if correction.embedding == "shared":
             unrotate_shared_embedding(self.model, self._quarot.plan)
+        if correction.aux.count:
+            norms = first_norms(self.model)
+            unrotate_in_norms(norms, self._quarot.plan)
+            self._quarot_in_norms = bool(norms)
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Un-rotate the aux states ``[T, A·H]``, then combine them as the host does.
@@ -78,11 +84,8 @@ class QuaRotDraftMixin(_HostDraft):
         one-dimensional argument ``[A·H]`` is the draft's own mask state for parallel drafting; it
         was never rotated and passes as it is.
         """
-        if self._quarot is not None and hidden_states.dim() > 1:
-            hidden_states = ops.unrotate(hidden_states, self._quarot.plan)
-            if self._quarot.post_norm_scale is not None:
-                scaled = hidden_states * self._quarot.post_norm_scale
-                hidden_states = scaled.to(hidden_states.dtype)
+        if self._quarot is not None and hidden_states.dim() > 1 and not self._quarot_in_norms:
+            hidden_states = self._quarot.unrotate(hidden_states)
         return super().combine_hidden_states(hidden_states)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
@@ -131,6 +134,16 @@ class _OnDevice:
             else None,
             post_norm_scale=scale if correction.aux.count == 0 else None,
         )
+
+    def unrotate(self, states: torch.Tensor) -> torch.Tensor:
+        """Un-rotate ``[T, A·H]`` aux states, or the post-norm state ``[T, H]``."""
+        if self.correction.aux.count > 1:
+            # The host has just concatenated them, so the memory is nobody else's.
+            return ops.unrotate_(states, self.plan)
+        states = ops.unrotate(states, self.plan)
+        if self.post_norm_scale is None:
+            return states
+        return (states * self.post_norm_scale).to(states.dtype)
 
 
 def _own_weights(
