@@ -197,3 +197,29 @@ def test_unknown_setting_is_refused(tmp_path: Path) -> None:
         loaded_draft(*pair, settings={"stirct": True}),
     ):
         pass
+
+
+def test_start_up_of_an_unrotated_target_reads_one_small_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work added to a server that does not need us: a few headers and the final norm."""
+    from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
+    from vllm_eagle3_quarot.rotation import Rotation
+
+    reads: list[str] = []
+    read = TensorIndex.read
+
+    def counted(self: TensorIndex, name: str) -> torch.Tensor:
+        reads.append(name)
+        return read(self, name)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("an unrotated target was examined further")
+
+    monkeypatch.setattr(TensorIndex, "read", counted)
+    for method in ("read_rows", "read_range"):
+        monkeypatch.setattr(TensorIndex, method, refuse)
+    monkeypatch.setattr(Rotation, "from_file", refuse)
+    with loaded_draft(*_pair(tmp_path, None, DraftSpec())):
+        pass
+    assert reads == ["model.norm.weight"]

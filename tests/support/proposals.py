@@ -34,10 +34,10 @@ MARK = "PROPOSALS "
 
 @dataclass(frozen=True)
 class Job:
-    """One engine and what it has to complete."""
+    """One engine and what it has to complete; without a draft it looks for repeated n-grams."""
 
     target: str
-    draft: str
+    draft: str | None
     prompts: list[str]
     max_tokens: int = 32
     num_speculative_tokens: int = 3
@@ -54,11 +54,13 @@ class Outcome:
     Attributes:
         tokens: completed token ids per prompt.
         proposals: token ids that the proposer returned, call by call.
+        modules: modules of this package that the process has imported so far.
         log: the engine's output.
     """
 
     tokens: list[list[int]]
     proposals: list[list[list[int]]]
+    modules: list[str]
     log: str
 
     @property
@@ -127,8 +129,7 @@ def _complete(job: Job) -> dict[str, Any]:
         max_num_seqs=4,
         distributed_executor_backend="uni",
         speculative_config={
-            "method": "eagle3",
-            "model": job.draft,
+            **({"method": "eagle3", "model": job.draft} if job.draft else {"method": "ngram"}),
             "num_speculative_tokens": job.num_speculative_tokens,
             **job.speculation,
         },
@@ -140,7 +141,7 @@ def _complete(job: Job) -> dict[str, Any]:
 
     def recorded(*arguments: Any, **options: Any) -> Any:
         proposed = propose(*arguments, **options)
-        proposals.append(proposed.tolist())
+        proposals.append(proposed if isinstance(proposed, list) else proposed.tolist())
         return proposed
 
     drafter.propose = recorded
@@ -150,7 +151,8 @@ def _complete(job: Job) -> dict[str, Any]:
         for prompt in job.prompts
     ]
     engine.llm_engine.engine_core.shutdown()
-    return {"tokens": tokens, "proposals": proposals}
+    modules = sorted(name for name in sys.modules if name.startswith("vllm_eagle3_quarot"))
+    return {"tokens": tokens, "proposals": proposals, "modules": modules}
 
 
 if __name__ == "__main__":

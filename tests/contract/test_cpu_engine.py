@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vLLM's engine on checkpoints that the real msModelSlim wrote, against their own arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from tests.unit.cpu.engine_run import run_engine
+from tests.unit.cpu.reference_model import log_probabilities, reference_model
+
+PAIR = Path(__file__).parents[1] / "fixtures" / "reference_pair"
+
+#: fp32 through 8 layers, on log-probabilities of order 1 to 10. Median over all positions: where an
+#: activation lies on the border between two of its 256 steps, fp32 and the reference may take
+#: different ones, and what follows then differs by the quantisation itself.
+MEDIAN_TOLERANCE = 1e-4
+
+#: Largest difference of a position that such a step explains.
+STEP_TOLERANCE = 0.2
+
+PROMPTS = [
+    "Two geese stood past this grey granary. Every foolish uncle wanted another lame market",
+    "How does the window of Dungarth end?",
+    "The",
+    "Three bitter farmers lay from no ridge of Quelstead. This heavy well rotted after one tower",
+]
+
+GREEDY = {"temperature": 0.0, "max_tokens": 24, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    tokenizer = AutoTokenizer.from_pretrained(PAIR / "target-w8a8")
+    return [tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
+
+
+def check_against_reference(
+    checkpoint: Path, prompts: list[list[int]], answers: list[dict[str, Any]]
+) -> None:
+    model = reference_model(checkpoint, torch.float32)
+    differences = []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        (continuation,) = answer["outputs"]
+        rows = log_probabilities(model, prompt + continuation)
+        for position, logprob in enumerate(answer["prompt_logprobs"]):
+            differences.append(abs(rows[position, prompt[position + 1]].item() - logprob))
+        for position, token in enumerate(continuation, start=len(prompt) - 1):
+            # The token that the engine chose is the most likely one, up to what fp32 cannot tell.
+            differences.append(max(0.0, (rows[position].max() - rows[position, token]).item()))
+    found = torch.tensor(differences)
+    assert found.median() <= MEDIAN_TOLERANCE
+    assert found.max() <= STEP_TOLERANCE
+
+
+def test_rotated_checkpoint(tmp_path: Path, prompts: list[list[int]]) -> None:
+    checkpoint = PAIR / "target-w8a8-quarot"
+    params = {**GREEDY, "prompt_logprobs": 0}
+    (answers,) = run_engine(
+        tmp_path,
+        {"model": str(checkpoint), "dtype": "float32"},
+        [{"prompts": prompts, "params": params}],
+    )
+    check_against_reference(checkpoint, prompts, answers)
+
+
+def test_speculation_on_the_unrotated_checkpoint(tmp_path: Path, prompts: list[list[int]]) -> None:
+    """Eagle3 on the CPU platform, which vllm-project/vllm#46069 and #55005 stop.
+
+    The text of a greedy request must not depend on the draft, on its neighbours in the batch or on
+    their sampling parameters; a seeded one must repeat itself.
+    """
+    checkpoint = PAIR / "target-w8a8"
+    seeded = {"temperature": 0.8, "top_p": 0.9, "top_k": 40, "seed": 5, "max_tokens": 24}
+    several = {"temperature": 1.0, "n": 3, "max_tokens": 16, "ignore_eos": True}
+    mixed = [GREEDY, seeded, several, GREEDY]
+    first, second, third, fourth = run_engine(
+        tmp_path,
+        {
+            "model": str(checkpoint),
+            "dtype": "float32",
+            "speculative_config": {
+                "method": "eagle3",
+                "model": str(PAIR / "draft"),
+                "num_speculative_tokens": 3,
+            },
+        },
+        [
+            {"prompts": prompts, "params": {**GREEDY, "prompt_logprobs": 0}},
+            {"prompts": prompts, "params": mixed},
+            {"prompts": prompts, "params": seeded},
+            {"prompts": prompts, "params": seeded},
+        ],
+    )
+    check_against_reference(checkpoint, prompts, first)
+    for index, params in enumerate(mixed):
+        outputs = second[index]["outputs"]
+        if params is GREEDY:
+            assert outputs == first[index]["outputs"]
+        elif params is several:
+            assert len(outputs) == 3 and len({tuple(tokens) for tokens in outputs}) > 1
+            assert all(len(tokens) == 16 for tokens in outputs)
+    assert third == fourth
+    assert third != first
