@@ -10,7 +10,7 @@ trained one exists: their proposals are as sensitive to their inputs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +231,33 @@ def test_draft_of_another_dtype_is_cast(targets: Targets, tmp_path: Path, dtype:
         # bf16 rounds rotated and unrotated states differently: rates agree, single tokens need not.
         assert rotated.acceptance == pytest.approx(original.acceptance, abs=0.06)
         assert rotated.acceptance > 0.6
+
+
+def test_compiled_graphs_propose_the_same(
+    targets: Targets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch.compile is the server's default; compiled code comes from a cold, then a warm cache."""
+    monkeypatch.setenv("VLLM_CACHE_ROOT", str(tmp_path / "cache"))
+    eager = Job(str(targets.rotated), str(pair.DRAFT), pair.prompts(3), max_tokens=16)
+    compiled = replace(eager, enforce_eager=False)
+    expected, cold, warm = run([eager, compiled, compiled])
+    assert cold.proposals == warm.proposals == expected.proposals
+    assert cold.tokens == warm.tokens == expected.tokens
+
+
+def test_quantised_draft_is_corrected_at_run_time(targets: Targets, tmp_path: Path) -> None:
+    """int8 ``fc``: its weights need not change, since its input is what is corrected."""
+    draft = pair.variant(tmp_path / "draft", pair.quantised, pair.quantised_config)
+    jobs = [
+        Job(str(target), str(draft), pair.prompts(8), max_tokens=48, settings=settings)
+        for target, settings in (
+            (targets.original, {}),
+            (targets.rotated, {}),
+            (targets.rotated, {"mode": "off"}),
+        )
+    ]
+    original, rotated, off = run(jobs)
+    # Activations are quantised: a difference in the last fp32 bit can change an int8 step.
+    assert rotated.acceptance == pytest.approx(original.acceptance, abs=0.06)
+    assert rotated.acceptance > 0.6
+    assert off.acceptance < 0.1
