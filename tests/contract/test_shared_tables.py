@@ -144,3 +144,21 @@ def test_left_overs_of_training_do_not_stop_the_load(tmp_path: Path) -> None:
 
 
 _TARGET_TABLES = ("model.embed_tokens.weight", "lm_head.weight")
+
+
+def test_host_that_does_not_share_its_head_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vllm-ascend shares heads for other methods only; the draft's would stay uninitialised."""
+    from vllm_eagle3_quarot.errors import UnsupportedPairError
+    from vllm_eagle3_quarot.integrations import engine_config
+
+    q = ROTATIONS["hadamard"]
+    files = _write(tmp_path, q, DraftSpec(own_head=False), embedding(VOCABULARY, 64))
+    monkeypatch.setattr(engine_config, "_shares_no_head", lambda: True)
+    settings = {"original_model": str(files["original"])}
+    with (
+        pytest.raises(UnsupportedPairError, match="own lm_head"),
+        loaded_draft(files["target"], files["draft"], settings=settings),
+    ):
+        pass

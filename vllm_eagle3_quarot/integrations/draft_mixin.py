@@ -25,6 +25,7 @@ from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, ROLES, VERIFIER_HEAD,
 from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
+from vllm_eagle3_quarot.integrations.original_loaders import original_loader
 from vllm_eagle3_quarot.integrations.shared_embedding import unrotate_shared_embedding
 from vllm_eagle3_quarot.integrations.unrotated_norm import first_norms, unrotate_in_norms
 from vllm_eagle3_quarot.rotation import Plan
@@ -101,7 +102,9 @@ class QuaRotDraftMixin(_HostDraft):
         if self._quarot is None:
             return super().load_weights(weights)
         correction = self._quarot.correction
-        loaded = super().load_weights(_own_weights(weights, correction))
+        own = _own_weights(weights, correction)
+        original = original_loader(type(self))
+        loaded = super().load_weights(own) if original is None else original(self, own)
         logger.info("eagle3_quarot: %s", correction.summary())
         return loaded
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.draft.correction import Correction, correction_of
-from vllm_eagle3_quarot.errors import CheckpointError
+from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
 from vllm_eagle3_quarot.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,20 @@ def correction_for(vllm_config: VllmConfig) -> Correction | None:
     if target is None:
         return None
     draft = speculation.draft_model_config
-    return correction_of(target, model_folder(draft.model, draft.revision), settings)
+    correction = correction_of(target, model_folder(draft.model, draft.revision), settings)
+    if correction is not None and correction.head == "shared" and _shares_no_head():
+        raise UnsupportedPairError(
+            f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the "
+            "target's to an Eagle3 draft (it would keep uninitialised memory, on any target). Use a "
+            "draft with its own lm_head"
+        )
+    return correction
+
+
+def _shares_no_head() -> bool:
+    from vllm.platforms import current_platform
+
+    return current_platform.device_type == "npu"
 
 
 def _target_folder(model: str, revision: str | None) -> Path | None:
