@@ -155,7 +155,7 @@ def test_host_that_does_not_share_its_head_is_refused(
 
     q = ROTATIONS["hadamard"]
     files = _write(tmp_path, q, DraftSpec(own_head=False), embedding(VOCABULARY, 64))
-    monkeypatch.setattr(engine_config, "_shares_no_head", lambda: True)
+    monkeypatch.setattr(engine_config, "_leaves_heads_uninitialised", lambda: True)
     settings = {"original_model": str(files["original"])}
     with (
         pytest.raises(UnsupportedPairError, match="own lm_head"),

@@ -71,8 +71,12 @@ class Correction:
         )
 
 
-def correction_of(target: Path, draft: Path, settings: Settings) -> Correction | None:
+def correction_of(
+    target: Path, draft: str, settings: Settings, draft_revision: str | None = None
+) -> Correction | None:
     """Return what ``draft`` needs on ``target``, None when there is nothing to do.
+
+    ``draft`` is a folder or a hub id; it is not looked at unless the target is rotated.
 
     None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
     cannot be corrected and ``strict`` is off (then a warning has been logged).
@@ -89,16 +93,22 @@ def correction_of(target: Path, draft: Path, settings: Settings) -> Correction |
         rotation = rotation_of(facts, settings)
         if rotation is None:
             return None
-        return _correct(facts, DraftFacts(draft), rotation, settings)
+        facts_of_draft = DraftFacts(model_folder(draft, draft_revision))
+        return _correct(facts, facts_of_draft, rotation, settings)
     except QuaRotError as error:
-        if settings.strict:
-            raise
-        logger.warning(
-            "eagle3_quarot: serving the draft uncorrected because 'strict' is false; expect an "
-            "acceptance rate near 0. Reason: %s",
-            error,
-        )
+        tolerate(error, settings)
         return None
+
+
+def tolerate(error: QuaRotError, settings: Settings) -> None:
+    """Raise ``error`` when settings are strict, else warn that the draft is served uncorrected."""
+    if settings.strict:
+        raise error
+    logger.warning(
+        "eagle3_quarot: serving the draft uncorrected because 'strict' is false; expect an "
+        "acceptance rate near 0. Reason: %s",
+        error,
+    )
 
 
 def rotation_of(target: TargetFacts, settings: Settings) -> Rotation | None:

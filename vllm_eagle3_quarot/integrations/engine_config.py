@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
-from vllm_eagle3_quarot.draft.correction import Correction, correction_of
+from vllm_eagle3_quarot.draft.correction import Correction, correction_of, tolerate
 from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
 from vllm_eagle3_quarot.settings import Settings
 
@@ -33,20 +33,22 @@ def correction_for(vllm_config: VllmConfig) -> Correction | None:
     if target is None:
         return None
     draft = speculation.draft_model_config
-    correction = correction_of(target, model_folder(draft.model, draft.revision), settings)
-    if correction is not None and correction.head == "shared" and _shares_no_head():
-        raise UnsupportedPairError(
-            f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the "
-            "target's to an Eagle3 draft (it would keep uninitialised memory, on any target). Use a "
-            "draft with its own lm_head"
-        )
-    return correction
+    correction = correction_of(target, draft.model, settings, draft.revision)
+    if correction is None or correction.head == "own" or not _leaves_heads_uninitialised():
+        return correction
+    error = UnsupportedPairError(
+        f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the target's "
+        "to an Eagle3 draft (it keeps uninitialised memory, on any target). Use a draft with its "
+        "own lm_head"
+    )
+    tolerate(error, settings)
+    return None
 
 
-def _shares_no_head() -> bool:
+def _leaves_heads_uninitialised() -> bool:
     from vllm.platforms import current_platform
 
-    return current_platform.device_type == "npu"
+    return bool(current_platform.device_type == "npu")
 
 
 def _target_folder(model: str, revision: str | None) -> Path | None:

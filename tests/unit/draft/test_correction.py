@@ -45,8 +45,8 @@ def test_online_rotation_inside_layers_is_not_a_residual_rotation(tmp_path: Path
 
 def test_mode_off_leaves_a_rotated_target_alone(tmp_path: Path) -> None:
     off = Settings(mode="off")
-    assert correction_of(write_target(tmp_path / "t", Q), tmp_path / "no draft", off) is None
-    assert correction_of(tmp_path / "no target", tmp_path / "no draft", off) is None
+    assert correction_of(write_target(tmp_path / "t", Q), "no draft", off) is None
+    assert correction_of(tmp_path / "no target", "no draft", off) is None
 
 
 def test_rotated_without_rotation_file_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_not_strict_warns_and_serves_uncorrected(
 ) -> None:
     folder = write_target(tmp_path / "t", Q, sidecar=False, optional={})
     with caplog.at_level(logging.WARNING, logger="vllm.eagle3_quarot"):
-        assert correction_of(folder, tmp_path / "draft", Settings(strict=False)) is None
+        assert correction_of(folder, "no draft", Settings(strict=False)) is None
     assert "uncorrected" in caplog.text
     assert "brings no rotation file" in caplog.text
 
@@ -100,3 +100,10 @@ def test_broken_files_are_refused_even_when_nothing_says_rotated(tmp_path: Path)
     (folder / "quant_model_description.json").write_text("{")
     with pytest.raises(CheckpointError):
         rotation_of(TargetFacts.from_folder(folder), Settings())
+
+
+def test_draft_is_not_looked_at_unless_the_target_is_rotated(tmp_path: Path) -> None:
+    """A draft that the engine finds by its own means is no reason to stop a server."""
+    assert correction_of(write_target(tmp_path / "t", None), "no/such draft", Settings()) is None
+    with pytest.raises(CheckpointError, match="no/such draft"):
+        correction_of(write_target(tmp_path / "r", Q), "no/such draft", Settings())
