@@ -12,7 +12,8 @@ from tests.support.proposals import Job, run
 from tests.support.rotated_copy import rotated_copy
 from tests.support.rotations import real_rotation
 
-pytestmark = [pytest.mark.engine]
+#: One process builds all engines of this file, on two cores that may be busy.
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 
 def test_unrotated_target_and_other_methods_are_left_alone(tmp_path: Path) -> None:

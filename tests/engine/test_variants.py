@@ -24,7 +24,8 @@ from tests.support.proposals import Job, Outcome, run
 from tests.support.rotated_copy import copy_in_fp32, rotated_copy
 from tests.support.rotations import dense_rotation, real_rotation
 
-pytestmark = [pytest.mark.engine]
+#: One process builds all engines of this file, on two cores that may be busy.
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
 

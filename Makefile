@@ -1,0 +1,64 @@
+# Everything happens in one virtual environment, made once by `make venv`. Variables:
+#   PYTHON           interpreter to start from, 3.11 or newer (default: python3)
+#   VENV             where the environment goes (default: .venv)
+#   TORCH_INDEX_URL  an index with CPU builds of torch; without it, PyPI's build is installed
+#   PORT             port of the demo's servers (default: any free one)
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH_INDEX_URL ?=
+PORT ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+STAMP := $(VENV)/.installed
+REQUIREMENTS := $(wildcard requirements/*.txt)
+TORCH := $(if $(TORCH_INDEX_URL),\
+	--extra-index-url $(TORCH_INDEX_URL) -r requirements/torch.txt,\
+	-r requirements/torch.txt -r requirements/torch-cuda-libs.txt)
+
+.PHONY: help venv demo test test-unit lint clean
+
+help:
+	@echo "make demo       serve the reference pair with and without the plugin, print one table"
+	@echo "make test       all tests; those in tests/e2e start real servers"
+	@echo "make test-unit  the tests that start no engine"
+	@echo "make lint       ruff and mypy"
+	@echo "make venv       only install (the others do so when needed)"
+	@echo "make clean      remove the environment, caches and logs"
+
+venv: $(STAMP)
+
+# pip is upgraded first: the one of an older Python is slow and does not know every wheel tag.
+# --no-deps: the requirement files are complete, so there is nothing to resolve.
+$(STAMP): $(REQUIREMENTS) pyproject.toml tools/vllm_distribution.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is not Python 3.11 or newer: make PYTHON=python3.11" >&2; exit 1; }
+	@echo "[1/4] environment $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --disable-pip-version-check -r requirements/pip.txt
+	@echo "[2/4] vLLM's CPU engine and the tools (first time: some 2 GB to download)"
+	@$(PIP) install --no-deps -r requirements/engine-cpu.txt -r requirements/dev.txt $(TORCH)
+	@echo "[3/4] the distribution name that vLLM's command line asks for"
+	@$(BIN)/python tools/vllm_distribution.py
+	@echo "[4/4] this package"
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python -m tools.demo $(if $(PORT),--port $(PORT))
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest -m "not e2e and not engine"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

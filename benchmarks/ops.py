@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""unrotate_concat against what it replaces: ``python -m benchmarks.ops``.
+
+bf16, A = 3 aux states ``[T, H]``, rotations as msModelSlim makes them. Ratios of one interleaved
+run, median and (smallest … largest) of the rounds:
+
+    ÷ clone      a copy of the output, allocation included: what reading and writing it once costs
+    ÷ cat        ``torch.cat`` of the same states: what the host does without a correction
+    ÷ dense      cat and the bf16 product with Qᵀ; left out where one call takes long
+    ÷ composite  the operator in plain torch
+
+and, without any allocation, the in-place operator against ``copy_`` of as many bytes. (The C
+library takes large blocks from the system on every call, and the first touch of their pages then
+costs as much as the work, for clone and cat as well; ``in place ÷ copy_`` is the kernel alone.)
+
+Reading the result. Per vector of 16 channels (AVX-512) the power-of-two kernel executes, in two
+passes over a block in the first-level cache:
+
+    first pass  2 to widen bf16, 4 shuffles and 4 fused multiply-adds (distances 1 … 8), 4 additions
+                or subtractions (distances 16 … 128), 1 store
+    second pass 1 load, log2(m) - 8 additions, 1 product with s, 6 to round to bf16, 1 store
+
+that is about 28 vector instructions for m = 4096, at least 14 cycles on a core that retires two
+512-bit ones per cycle, against 64 bytes of traffic (32 read, 32 written; 96 where a line is read
+before it is written). On a Zen 4 core, rows in the cache take 18 cycles per vector, 12 GB/s. Where
+memory gives a core less than that, memory is the bound, else instructions are: compare with the
+``GB/s`` (bytes read plus bytes written) that clone reaches in the same table.
+
+A factor of order k adds, per vector, 4 additions and 4 stores to make the sums of four columns, and
+k / 4 additions with an operand from the cache (k / 8 and one more when F = H_2 ⊗ F', as for 160).
+With one load and half a store per cycle that is 8 + k / 4 cycles: 11 for k = 12, 15 for 28, 29 for
+160, so these are bound by instructions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.timing import Sample, interleave, machine
+from tests.support.plans import real_plan
+from vllm_eagle3_quarot import ops
+from vllm_eagle3_quarot.ops import reference
+from vllm_eagle3_quarot.rotation import Plan
+
+SIZES = (2048, 2560, 3072, 4096, 5120, 6144, 7168)
+TOKENS = (1, 16, 64, 256, 1024, 4096)
+AUX = 3
+
+#: Input sets are cycled through, so that together they are several times any cache.
+WORKING_SET = 256 * 2**20
+LARGEST_NUMBER_OF_SETS = 4096
+
+#: Dense products of more operations are left out; H = 4096 and T = 1024 just stays below.
+LARGEST_DENSE = 1.1e11
+
+#: A turn of one contender, in seconds.
+TURN = 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size; ratios are (median, smallest, largest)."""
+
+    hidden: int
+    structure: str
+    tokens: int
+    microseconds: float
+    gigabytes_per_second: float
+    clone_gigabytes_per_second: float
+    clone: tuple[float, float, float]
+    cat: tuple[float, float, float]
+    composite: tuple[float, float, float]
+    dense: tuple[float, float, float] | None
+    in_place_to_copy: tuple[float, float, float]
+
+
+def measure(hidden: int, tokens: int, rounds: int) -> Row:
+    """Time one size."""
+    plan = real_plan(hidden)
+    bytes_of_output = tokens * AUX * hidden * 2
+    sets = min(LARGEST_NUMBER_OF_SETS, max(2, -(-WORKING_SET // (2 * bytes_of_output))))
+    first = [torch.randn(tokens, hidden).bfloat16() for _ in range(AUX)]
+    aux = [[state.clone() for state in first] for _ in range(sets)]
+    joined = [torch.cat(states, dim=-1) for states in aux]
+    target = torch.empty_like(joined[0])
+
+    contenders: dict[str, Callable[[int], object]] = {
+        "ours": lambda i: ops.unrotate_concat(aux[i], plan),
+        "clone": lambda i: joined[i].clone(),
+        "cat": lambda i: torch.cat(aux[i], dim=-1),
+        "composite": lambda i: reference.unrotate_concat(aux[i], *plan),
+        "in place": lambda i: ops.unrotate_(joined[i], plan),
+        "copy": lambda i: target.copy_(joined[i]),
+    }
+    if 2 * AUX * tokens * hidden**2 <= LARGEST_DENSE:
+        q_transposed = reference.unrotate(torch.eye(hidden), *plan).bfloat16()
+        contenders["dense"] = lambda i: torch.cat(aux[i], dim=-1).view(-1, hidden) @ q_transposed
+    sample = interleave(contenders, rounds=rounds, sets=sets, seconds=TURN)
+    return _row(hidden, tokens, plan, sample, 2 * bytes_of_output)
+
+
+def _row(hidden: int, tokens: int, plan: Plan, sample: Sample, traffic: int) -> Row:
+    return Row(
+        hidden=hidden,
+        structure=f"{plan.factor.shape[0]} x {plan.power}",
+        tokens=tokens,
+        microseconds=sample.median("ours") * 1e6,
+        gigabytes_per_second=traffic / sample.median("ours") / 1e9,
+        clone_gigabytes_per_second=traffic / sample.median("clone") / 1e9,
+        clone=sample.ratio("ours", "clone"),
+        cat=sample.ratio("ours", "cat"),
+        composite=sample.ratio("ours", "composite"),
+        dense=sample.ratio("ours", "dense") if "dense" in sample.seconds else None,
+        in_place_to_copy=sample.ratio("in place", "copy"),
+    )
+
+
+HEADER = (
+    "| H | k x m | T | µs | GB/s (clone) | ÷ clone | ÷ cat | ÷ dense | ÷ composite "
+    "| in place ÷ copy_ |\n"
+    "|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|"
+)
+
+
+def markdown(row: Row) -> str:
+    """One line of the table under :data:`HEADER`."""
+    cells = [
+        str(row.hidden),
+        row.structure,
+        str(row.tokens),
+        f"{row.microseconds:.0f}",
+        f"{row.gigabytes_per_second:.1f} ({row.clone_gigabytes_per_second:.1f})",
+        _ratio(row.clone),
+        _ratio(row.cat),
+        _ratio(row.dense),
+        _ratio(row.composite),
+        _ratio(row.in_place_to_copy),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _ratio(ratio: tuple[float, float, float] | None) -> str:
+    if ratio is None:
+        return "-"
+    median, smallest, largest = (f"{value:.3g}" for value in ratio)
+    return f"{median} ({smallest} … {largest})"
+
+
+def main() -> None:
+    """Print the table as Markdown and, on request, write it as JSON."""
+    parser = argparse.ArgumentParser(description="Benchmark of the CPU operators.")
+    parser.add_argument("--hidden", type=int, nargs="+", default=SIZES, metavar="H")
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="T")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
+    parser.add_argument("--json", type=Path, help="write the numbers to this file as well")
+    options = parser.parse_args()
+
+    before = machine()
+    backend = ops.load_native()
+    print(f"{before['processor']}, {before['threads']} threads, torch {before['torch']}")
+    kernel = backend.kernel if backend.kernel is not None else f"none: {backend.detail}"
+    print(f"native kernels: {kernel}; load average before: {before['load_average']:.1f}\n")
+    print(HEADER, flush=True)
+    rows = []
+    with torch.inference_mode():
+        for hidden in options.hidden:
+            for tokens in options.tokens:
+                rows.append(measure(hidden, tokens, options.rounds))
+                print(markdown(rows[-1]), flush=True)
+    after = machine()
+    print(f"\nload average after: {after['load_average']:.1f}")
+    if options.json is not None:
+        document = {
+            "machine": before,
+            "load_average_after": after["load_average"],
+            "native_kernels": backend.kernel,
+            "rounds": options.rounds,
+            "rows": [asdict(row) for row in rows],
+        }
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

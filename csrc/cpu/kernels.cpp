@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernels of one instruction set. Compiled once per set, with its flags and
+// -DEAGLE3_QUAROT_ISA=generic | avx2 | avx512.
+#include "hadamard.h"
+#include "rms_norm.h"
+#include "row_transform.h"
+#include "small_factor.h"
+
+namespace eagle3_quarot {
+namespace cpu {
+namespace EAGLE3_QUAROT_ISA {
+namespace {
+
+// Calls f with a null pointer of the storage type of `dtype`.
+template <class F>
+EAGLE3_QUAROT_INLINE void WithType(Dtype dtype, const F& f) {
+  switch (dtype) {
+    case Dtype::kFloat32: return f(static_cast<float*>(nullptr));
+    case Dtype::kBFloat16: return f(static_cast<BFloat16*>(nullptr));
+    case Dtype::kFloat16: return f(static_cast<Float16*>(nullptr));
+  }
+}
+
+template <class T>
+void WriteBlock(const Transform& transform, int64_t distance, float* block, T* target,
+                float* products, float* sums) {
+  const int64_t size = transform.block;
+  const int64_t power = transform.power;
+  const bool has_factor = transform.order > 1 || !transform.factor.is_signs;
+  // The last pass writes the row itself when no factor follows.
+  while (distance < power) {
+    const int64_t count = NextCount(distance, power);
+    if (distance * count == power && !has_factor) {
+      PassOf(count, block, target, size, distance, transform.after);
+      return;
+    }
+    PassOf(count, block, block, size, distance, static_cast<const float*>(nullptr));
+    distance *= count;
+  }
+  if (has_factor) {
+    ApplyFactor(transform.factor, block, size, power, target, transform.after, products, sums);
+  } else {
+    WriteRow(block, target, size, transform.after);
+  }
+}
+
+void TransformRow(const Transform& transform, int64_t first, int64_t channels, Dtype source_dtype,
+                  const void* source, Dtype target_dtype, void* target, float* scratch) {
+  const int64_t size = transform.block;
+  const int64_t padded = transform.PaddedBlock();
+  float* block = scratch;
+  float* products = block + padded;
+  float* sums = products + padded;
+  // Short runs read a vector beyond the block.
+  for (int64_t i = size; i < padded; ++i) block[i] = 0;
+  for (int64_t start = 0; start < channels; start += size) {
+    InputScales scales{nullptr, transform.before};
+    if (transform.multiplier != nullptr) {
+      scales.multiplier = transform.multiplier + (first + start) % transform.multiplier_size;
+    }
+    int64_t distance = 0;
+    WithType(source_dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      const T* row = static_cast<const T*>(source);
+      distance = ReadBlock(row + start, block, size, transform.power, scales);
+    });
+    WithType(target_dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      WriteBlock(transform, distance, block, static_cast<T*>(target) + start, products, sums);
+    });
+  }
+}
+
+void RmsNorm(const float* x, int64_t size, Dtype gamma_dtype, const void* gamma, float eps,
+             Dtype target_dtype, void* target) {
+  WithType(gamma_dtype, [&](auto* gamma_type) {
+    using Gamma = std::remove_pointer_t<decltype(gamma_type)>;
+    WithType(target_dtype, [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      RmsNormRow(x, size, static_cast<const Gamma*>(gamma), eps, static_cast<T*>(target));
+    });
+  });
+}
+
+}  // namespace
+
+#define EAGLE3_QUAROT_NAME_OF(isa) #isa
+#define EAGLE3_QUAROT_NAME(isa) EAGLE3_QUAROT_NAME_OF(isa)
+
+extern const Kernels kKernels;
+const Kernels kKernels = {EAGLE3_QUAROT_NAME(EAGLE3_QUAROT_ISA), TransformRow, RmsNorm};
+
+}  // namespace EAGLE3_QUAROT_ISA
+}  // namespace cpu
+}  // namespace eagle3_quarot

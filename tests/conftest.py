@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared by all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.serving.signals import unwinding_on_termination
+
+E2E = Path(__file__).parent / "e2e"
+
+E2E_TIMEOUT_S = 1800
+"""A test may have to wait for three servers of its fixtures, on a busy machine."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything under tests/e2e, so that no file there can forget to."""
+    for item in items:
+        if E2E in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+            item.add_marker(pytest.mark.timeout(E2E_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _termination_unwinds() -> Iterator[None]:
+    """A terminated test run still stops the servers of its fixtures."""
+    with unwinding_on_termination():
+        yield

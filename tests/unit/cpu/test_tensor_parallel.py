@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two tensor-parallel ranks: the parts that each loads must add up to the whole layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing
+
+from tests.unit.cpu.two_ranks import inputs, layers_of_case, run_rank
+
+#: fp32 sums of two ranks' parts, relative to the largest output.
+TOLERANCE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    folder: Path = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(run_rank, args=(str(folder / "store"), str(folder)), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+
+
+def assert_close(output: torch.Tensor, expected: np.ndarray) -> None:
+    error = np.abs(output.to(torch.float64).numpy() - expected).max()
+    assert error <= TOLERANCE * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("case", ["row_static", "row_static_without_bias"])
+def test_row_parallel_static(outputs: list[dict[str, torch.Tensor]], case: str) -> None:
+    (stored,) = layers_of_case(case).values()
+    assert_close(outputs[0][case] + outputs[1][case], stored.expected(inputs(192)))
+
+
+def test_row_parallel_dynamic(outputs: list[dict[str, torch.Tensor]]) -> None:
+    """Each rank scales the tokens of its own slice, as vLLM does for other formats, so the sum
+    differs from the whole layer by the quantisation itself: two steps of 1/127 per operand."""
+    (stored,) = layers_of_case("row_dynamic").values()
+    expected = stored.expected(inputs(192))
+    total = outputs[0]["row_dynamic"] + outputs[1]["row_dynamic"]
+    error = np.abs(total.to(torch.float64).numpy() - expected)
+    assert np.linalg.norm(error) <= 2 / 127 * np.linalg.norm(expected)
+
+
+def test_merged_column_parallel(outputs: list[dict[str, torch.Tensor]]) -> None:
+    whole = [layer.expected(inputs(192)) for layer in layers_of_case("gate_up_dynamic").values()]
+    for rank in range(2):
+        rows = slice(rank * 32, (rank + 1) * 32)
+        expected = np.concatenate([part[:, rows] for part in whole], axis=1)
+        got = outputs[rank]["gate_up_dynamic"].to(torch.float64).numpy()
+        assert np.median(np.abs(got - expected)) <= TOLERANCE * np.abs(expected).max()
+
+
+def test_qkv_parallel_with_a_shared_kv_head(outputs: list[dict[str, torch.Tensor]]) -> None:
+    q, k, v = (layer.expected(inputs(192)) for layer in layers_of_case("qkv_static").values())
+    for rank in range(2):
+        expected = np.concatenate([q[:, rank * 96 : (rank + 1) * 96], k, v], axis=1)
+        assert_close(outputs[rank]["qkv_static"], expected)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What developing and showing the plugin needs; not part of the installed package."""
