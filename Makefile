@@ -12,17 +12,20 @@ PORT ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 STAMP := $(VENV)/.installed
+NPU_VENV ?= .venv-npu
+NPU_STAMP := $(NPU_VENV)/.installed
 REQUIREMENTS := $(wildcard requirements/*.txt)
 TORCH := $(if $(TORCH_INDEX_URL),\
 	--extra-index-url $(TORCH_INDEX_URL) -r requirements/torch.txt,\
 	-r requirements/torch.txt -r requirements/torch-cuda-libs.txt)
 
-.PHONY: help venv demo test test-unit lint clean
+.PHONY: help venv demo test test-unit test-npu lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
+	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
 	@echo "make lint       ruff and mypy"
 	@echo "make venv       only install (the others do so when needed)"
 	@echo "make clean      remove the environment, caches and logs"
@@ -54,11 +57,20 @@ test: $(STAMP)
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest -m "not e2e and not engine"
 
+# An installed torch_npu changes what `import torch` does, so it gets an environment of its own.
+$(NPU_STAMP): $(STAMP) requirements/npu-runtime.txt
+	@$(BIN)/python -m tests.kernels.npu_runtime.make_environment $(NPU_VENV)
+	@touch $@
+
+test-npu: $(NPU_STAMP)
+	EAGLE3_QUAROT_NPU_VENV=$(abspath $(NPU_VENV))/bin/python \
+		$(BIN)/python -m pytest tests/kernels/npu_runtime
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPU_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

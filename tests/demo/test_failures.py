@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -29,15 +30,27 @@ def test_a_missing_pair_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert captured.err.count("\n") == 1
 
 
-def test_ctrl_c_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("sig", "exit_code", "line"),
+    [
+        (signal.SIGINT, 130, "interrupted; all servers are stopped\n"),
+        (signal.SIGTERM, 143, "terminated; all servers are stopped\n"),
+    ],
+)
+def test_a_signal_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sig: signal.Signals,
+    exit_code: int,
+    line: str,
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(demo, "_run", interrupted)
-    assert demo.main([]) == 130
-    assert capsys.readouterr().err == "interrupted; all servers are stopped\n"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(demo, "_run", lambda *_: signal.raise_signal(sig))
+    try:
+        assert demo.main([]) == exit_code
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == line
 
 
 def test_too_little_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

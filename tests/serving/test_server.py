@@ -28,11 +28,13 @@ FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 MakeServer = Callable[..., Server]
 
 STARTER = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from tools.serving.server import Server
 from tools.serving.signals import unwinding_on_termination
 
+# A test run in the background hands down that it ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 port = int(sys.argv[3])
 command = [sys.executable, sys.argv[1], str(port), sys.argv[4]]
 with unwinding_on_termination():

@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; all servers are stopped", file=sys.stderr)
         return 130
+    except SystemExit as termination:
+        print("terminated; all servers are stopped", file=sys.stderr)
+        return int(termination.code or 0)
     return 0
 
 

@@ -128,6 +128,8 @@ class _OnDevice:
     def of(cls, correction: Correction, device: torch.device) -> _OnDevice:
         if device.type == "cpu":
             ops.load_native()
+        elif device.type == "npu":
+            ops.load_ascend()
         scale = correction.final_norm.scale.to(device) if correction.final_norm else None
         return cls(
             correction=correction,

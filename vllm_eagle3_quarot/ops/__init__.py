@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import torch
 
+from vllm_eagle3_quarot.ops.ascend import load_ascend
 from vllm_eagle3_quarot.ops.native import Backend, load_native
 from vllm_eagle3_quarot.ops.schemas import register_ops
 from vllm_eagle3_quarot.rotation.rotation import Rotation
@@ -26,6 +27,7 @@ __all__ = [
     "Backend",
     "Plan",
     "embedding_unrotate",
+    "load_ascend",
     "load_native",
     "rotate",
     "unrotate",
