@@ -135,7 +135,9 @@ def test_one_summary_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         loaded_draft(target, draft),
     ):
         pass
-    (line,) = [r.getMessage() for r in caplog.records if r.name == "vllm.eagle3_quarot"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "vllm.eagle3_quarot"]
+    # Which kernels run is said once per process, by whoever needs them first.
+    (line,) = [line for line in lines if "operators on the CPU" not in line]
     for part in (str(target), "H=192", "hadamard", "12 x 16", str(draft), "A=3", "mode runtime"):
         assert part in line
 
