@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import vllm.logger  # noqa: F401  # configures logging when first imported, which undoes caplog
 
 from tests.support.checkpoints import embedding, write_sidecar, write_target
 from tests.support.drafts import DraftSpec
