@@ -21,7 +21,7 @@ PAIR = Path(__file__).parents[1] / "fixtures" / "reference_pair"
 MEDIAN_TOLERANCE = 1e-4
 
 #: Largest difference of a position that such a step explains.
-STEP_TOLERANCE = 0.1
+STEP_TOLERANCE = 0.2
 
 PROMPTS = [
     "Two geese stood past this grey granary. Every foolish uncle wanted another lame market",
