@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The factorised form of a residual rotation, shared by every native back end.
+// The factorised form of a residual rotation, shared by the AscendC kernel and its host code.
 //
 // Row vectors throughout: h' = h Q rotates, h = h' Q^T un-rotates. A plan describes
 //

@@ -94,17 +94,24 @@ class TargetFacts:
         return find_sidecar(self.folder, self.description)
 
     @cached_property
+    def final_norm_name(self) -> str | None:
+        """Name of the final RMSNorm's scale, None when it has none of the known names."""
+        return self.tensors.first_of(TARGET_FINAL_NORM)
+
+    @cached_property
+    def final_norm(self) -> torch.Tensor | None:
+        """The final RMSNorm's scale ``[H]`` in its stored dtype, None when it is not found."""
+        name = self.final_norm_name
+        return None if name is None else self.tensors.read(name)
+
+    @cached_property
     def final_norm_is_ones(self) -> bool:
         """True when the final RMSNorm's scale is exactly one everywhere.
 
         Every tool that rotates the residual stream offline folds that scale into the head first and
         leaves ones behind; a trained model never has them.
         """
-        name = self.tensors.first_of(TARGET_FINAL_NORM)
-        if name is None:
-            return False
-        scale = self.tensors.read(name)
-        return bool((scale == 1).all())
+        return self.final_norm is not None and bool((self.final_norm == 1).all())
 
     @cached_property
     def head_equals_embedding(self) -> bool:

@@ -77,20 +77,18 @@ def find_final_norm(
 
 
 def _of_original(folder: Path, rotation: Rotation) -> FinalNorm:
-    tensors = TargetFacts.from_folder(folder).tensors
-    name = tensors.first_of(TARGET_FINAL_NORM)
-    if name is None:
+    original = TargetFacts.from_folder(folder)
+    if original.final_norm is None:
         raise UnsupportedPairError(
             f"{folder}: the original model has no final norm under one of the names "
             f"{', '.join(TARGET_FINAL_NORM)}. {REMEDY}"
         )
-    scale = tensors.read(name)
-    if bool((scale == 1).all()):
+    if original.final_norm_is_ones:
         raise UnsupportedPairError(
             f"{folder}: the final norm of the model given as the original is one everywhere, so it "
             f"is a rotated model as well. {REMEDY}"
         )
-    return _usable(scale, rotation, f"'{name}' of {folder}")
+    return _usable(original.final_norm, rotation, f"'{original.final_norm_name}' of {folder}")
 
 
 def _of_rotated_norm(target: TargetFacts, rotation: Rotation) -> FinalNorm | None:

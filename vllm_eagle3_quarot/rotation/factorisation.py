@@ -23,6 +23,8 @@ from dataclasses import dataclass
 
 import torch
 
+from vllm_eagle3_quarot.rotation.transform import hadamard
+
 #: Rows of Q handled at once, so that checking a 7168 x 7168 matrix needs little memory beside it.
 ROWS_AT_ONCE = 512
 
@@ -50,8 +52,6 @@ class Structure:
 
     def block_matrix(self) -> torch.Tensor:
         """The block ``[b, b]`` in fp32: exactly the values that were stored."""
-        from vllm_eagle3_quarot.rotation.transform import hadamard
-
         sylvester = hadamard(self.power, self.factor.device, torch.float32)
         pattern = torch.kron(self.factor, sylvester) * self.signs[:, None]
         return pattern * torch.tensor(self.scale, dtype=torch.float32)

@@ -41,11 +41,7 @@ def _find(
     folder: Path, q: torch.Tensor, original: Path | None = None, **tensors: torch.Tensor
 ) -> FinalNorm:
     draft = write_draft(folder / "draft", None, hidden=q.shape[0])
-    if tensors:
-        path = draft / "model.safetensors"
-        save_file(
-            {**load_file(path), **{k.replace("__", "."): v for k, v in tensors.items()}}, path
-        )
+    _add(draft, **tensors)
     return find_final_norm(
         TargetFacts.from_folder(folder / "target"),
         DraftFacts(draft),
