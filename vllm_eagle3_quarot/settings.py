@@ -17,6 +17,27 @@ SETTINGS_KEY = "eagle3_quarot"
 DISABLE_VARIABLE = "VLLM_EAGLE3_QUAROT_DISABLE"
 
 
+class GuardSettings(BaseModel):
+    """When a running server warns that it accepts nothing of what its draft proposes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min_acceptance: float = Field(
+        default=0.02,
+        ge=0.0,
+        le=1.0,
+        description=(
+            "Share of drafts whose first token has to be accepted; below it the server warns once. "
+            "0 switches the guard off."
+        ),
+    )
+    after_drafts: int = Field(
+        default=2000,
+        ge=1,
+        description="Number of drafts after which that share is looked at, again and again.",
+    )
+
+
 class Settings(BaseModel):
     """What a user may choose. Unknown keys are refused."""
 
@@ -51,6 +72,11 @@ class Settings(BaseModel):
             "Folder or hub id of the unrotated model. Only its final norm is read, for a draft "
             "without an lm_head of its own or one fed by the post-norm state."
         ),
+    )
+
+    guard: GuardSettings = Field(
+        default=GuardSettings(),
+        description="When a running server warns that drafts are never accepted.",
     )
 
     @classmethod

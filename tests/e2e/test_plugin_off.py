@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -15,11 +16,17 @@ BROKEN_MEAN_LENGTH = 1.2
 """A draft that sees a rotated stream guesses: 1.0 is no token accepted, and a prototype of this
 pair, whose few frequent words are hit by chance, reached 1.13. A working draft is far above 2."""
 
+GUARDED_DRAFTS = 500
+"""The guard's window; 32 completions of 64 tokens make about four of them."""
+
 
 @pytest.fixture(scope="module")
 def off(pair: ReferencePair, logs: Path, measured: dict[str, GreedyRun]) -> Served:
     """The rotated target with its draft and ``mode: off``."""
-    options = ServeOptions(target=pair.rotated, draft=pair.draft, plugin={"mode": "off"})
+    # Words of the reference pair are so few that chance alone accepts some 6 % of first tokens.
+    guard = {"min_acceptance": 0.2, "after_drafts": GUARDED_DRAFTS}
+    plugin = {"mode": "off", "guard": guard}
+    options = ServeOptions(target=pair.rotated, draft=pair.draft, plugin=plugin)
     served = serve_once(options, pair.completions, logs / "off.log", signal.SIGTERM)
     measured["rotated target + draft, plugin off"] = served.run
     return served
@@ -36,6 +43,14 @@ def test_rejected_proposals_do_not_change_the_text(off: Served, undrafted: Serve
 
 def test_the_log_says_that_the_mode_is_off(off: Served) -> None:
     assert "eagle3_quarot: mode is 'off'" in off.log
+
+
+def test_the_guard_warns_once_with_the_command_that_finds_the_cause(
+    off: Served, pair: ReferencePair
+) -> None:
+    """vllm-project/vllm-ascend#5974 again: this is what its reporter would have read."""
+    warning = f"in only .* % of the last {GUARDED_DRAFTS} drafts: .* --draft {pair.draft}"
+    assert len(re.findall(warning, off.log)) == 1
 
 
 def test_disabled_by_the_environment_nothing_of_ours_acts(pair: ReferencePair, logs: Path) -> None:
