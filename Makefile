@@ -51,11 +51,12 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml tools/vllm_distribution.py
 demo: $(STAMP)
 	@$(BIN)/python -m tools.demo $(if $(PORT),--port $(PORT))
 
-test: $(STAMP)
-	$(BIN)/python -m pytest
+# Tests that start no engine run side by side; engines and servers get the machine to themselves.
+test: test-unit
+	$(BIN)/python -m pytest -m "e2e or engine"
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest -m "not e2e and not engine"
+	$(BIN)/python -m pytest -m "not e2e and not engine" -n auto --maxprocesses 4
 
 # An installed torch_npu changes what `import torch` does, so it gets an environment of its own.
 $(NPU_STAMP): $(STAMP) requirements/npu-runtime.txt
