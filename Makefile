@@ -19,13 +19,17 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 	--extra-index-url $(TORCH_INDEX_URL) -r requirements/torch.txt,\
 	-r requirements/torch.txt -r requirements/torch-cuda-libs.txt)
 
-.PHONY: help venv demo test test-unit test-npu lint clean
+DOCS_VENV ?= .venv-docs
+DOCS_STAMP := $(DOCS_VENV)/.installed
+
+.PHONY: help venv demo test test-unit test-npu docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
+	@echo "make docs       the documentation, English and Chinese, into build/site (own environment)"
 	@echo "make lint       ruff and mypy"
 	@echo "make venv       only install (the others do so when needed)"
 	@echo "make clean      remove the environment, caches and logs"
@@ -67,11 +71,19 @@ test-npu: $(NPU_STAMP)
 	EAGLE3_QUAROT_NPU_VENV=$(abspath $(NPU_VENV))/bin/python \
 		$(BIN)/python -m pytest tests/kernels/npu_runtime
 
+$(DOCS_STAMP): requirements/docs.txt
+	@$(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	@touch $@
+
+docs: $(DOCS_STAMP)
+	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(NPU_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPU_VENV) $(DOCS_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documentation: the same pages in both languages; what is made from the code is current."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.docs import basis_figure, configuration
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+HEADING = re.compile(r"^(#+) ", re.MULTILINE)
+CODE = re.compile(r"^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def pages(language: str) -> dict[str, Path]:
+    folder = DOCS / language
+    return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.md")}
+
+
+def outline(page: Path) -> list[int]:
+    """Depths of the headings, code left out."""
+    text = CODE.sub("", page.read_text(encoding="utf-8"))
+    return [len(marks) for marks in HEADING.findall(text)]
+
+
+def test_both_languages_have_the_same_pages() -> None:
+    assert pages("en").keys() == pages("zh").keys()
+
+
+@pytest.mark.parametrize("name", sorted(pages("en")))
+def test_a_page_has_the_same_sections_and_commands_in_both(name: str) -> None:
+    english, chinese = pages("en")[name], pages("zh")[name]
+    assert outline(english) == outline(chinese)
+    commands = [
+        [block for block in CODE.findall(page.read_text(encoding="utf-8")) if "```bash" in block]
+        for page in (english, chinese)
+    ]
+    assert commands[0] == commands[1]
+
+
+@pytest.mark.parametrize("path", list(configuration.pages()), ids=lambda path: path.parent.name)
+def test_the_configuration_reference_is_current(path: Path) -> None:
+    """Write it anew with ``python -m tools.docs.configuration``."""
+    assert path.read_text(encoding="utf-8") == configuration.pages()[path]
+
+
+def test_the_figure_is_current() -> None:
+    """Draw it anew with ``python -m tools.docs.basis_figure``."""
+    assert basis_figure.FIGURE.read_text(encoding="utf-8") == basis_figure.figure()

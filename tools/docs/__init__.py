@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of the documentation is made from the code."""

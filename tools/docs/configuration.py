@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the configuration reference: ``python -m tools.docs.configuration``.
+
+It is made from the settings model. The English text is the description of each field; the Chinese
+one is kept here, and a field without it is an error, so that neither tree misses a setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from vllm_eagle3_quarot.settings import DISABLE_VARIABLE, SETTINGS_KEY, Settings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+CHINESE = {
+    "mode": "`runtime`：每一步都把旋转目标的辅助隐藏状态还原；`off`：草稿保持宿主加载后的原样。",
+    "strict": "目标已旋转而草稿无法校正时拒绝启动；为 `false` 时只告警，并在未校正的状态下服务。",
+    "rotation": "旋转矩阵文件（safetensors，张量 `global_rotation`，fp32 `[H, H]`），"
+    "用于自身不带旋转矩阵的目标。",
+    "original_model": "未旋转模型的目录或 hub id。只读取它的最终 norm，"
+    "用于没有自己的 lm_head 或以 post-norm 状态为输入的草稿。",
+    "guard": "服务运行中，何时告警草稿从未被接受。",
+    "guard.min_acceptance": "首个 token 被接受的草稿所占的最低比例；"
+    "低于它时告警一次。0 关闭该检查。",
+    "guard.after_drafts": "每累计多少个草稿检查一次该比例。",
+}
+
+
+@dataclass(frozen=True)
+class Page:
+    """The words of one language around the table."""
+
+    folder: str
+    title: str
+    introduction: str
+    columns: tuple[str, str, str, str]
+    environment: str
+    unknown: str
+
+
+ENGLISH_PAGE = Page(
+    folder="en",
+    title="Configuration",
+    introduction="Settings are one object in vLLM's own option; all of them are optional:",
+    columns=("Setting", "Values", "Default", "Meaning"),
+    environment=f"`{DISABLE_VARIABLE}=1` keeps the plugin from registering anything.",
+    unknown="A key that is not known is an error that lists the known ones.",
+)
+
+CHINESE_PAGE = Page(
+    folder="zh",
+    title="配置参考",
+    introduction="所有设置放在 vLLM 自己的选项里，都是可选的：",
+    columns=("设置", "取值", "默认值", "含义"),
+    environment=f"`{DISABLE_VARIABLE}=1`：插件不注册任何东西。",
+    unknown="未知的键会报错，并列出已知的键。",
+)
+
+
+def fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field by its dotted name, nested models after the field that holds them."""
+    for name, field in model.model_fields.items():
+        yield prefix + name, field
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from fields(field.annotation, f"{prefix}{name}.")
+
+
+def page(words: Page, meanings: Mapping[str, str]) -> str:
+    """The page in one language."""
+    example = {SETTINGS_KEY: {"strict": True, "rotation": "/models/q.safetensors"}}
+    lines = [
+        "<!-- written by `python -m tools.docs.configuration`; do not edit -->",
+        f"# {words.title}",
+        "",
+        words.introduction,
+        "",
+        "```bash",
+        f"--additional-config '{json.dumps(example)}'",
+        "```",
+        "",
+        f"| {' | '.join(words.columns)} |",
+        "|---|---|---|---|",
+    ]
+    for name, field in fields(Settings):
+        lines.append(f"| `{name}` | {values(field)} | {default(field)} | {meanings[name]} |")
+    return "\n".join([*lines, "", words.unknown, "", words.environment, ""])
+
+
+def values(field: Any) -> str:
+    """What may be given, as JSON."""
+    annotation = field.annotation
+    choices = [f"`{json.dumps(choice)}`" for choice in get_args(annotation) if _is_value(choice)]
+    if choices:
+        return ", ".join(choices)
+    kinds = {bool: "`true`, `false`", int: "integer", float: "number", str: "string"}
+    for candidate in (annotation, *get_args(annotation)):
+        if candidate in kinds:
+            return kinds[candidate]
+    return "object"
+
+
+def default(field: Any) -> str:
+    """The default, as JSON."""
+    value = field.default
+    return f"`{json.dumps(value.model_dump() if isinstance(value, BaseModel) else value)}`"
+
+
+def _is_value(choice: object) -> bool:
+    return isinstance(choice, (str, int, bool))
+
+
+def pages() -> dict[Path, str]:
+    """Path and text of both pages."""
+    english = {name: field.description for name, field in fields(Settings)}
+    return {
+        DOCS / words.folder / "configuration.md": page(words, meanings)
+        for words, meanings in ((ENGLISH_PAGE, english), (CHINESE_PAGE, CHINESE))
+    }
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
