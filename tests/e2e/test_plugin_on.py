@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.clients import Answer, send_requests
 from tests.e2e.served import DTYPE, MAX_TOKENS, PROMPTS, Served
+from tools.docs import grafana
 from tools.serving import GreedyRun, ReferencePair, ServeOptions, Server, greedy_run
 
 WORKING_FIRST_POSITION = 0.8
@@ -75,6 +78,22 @@ def test_greedy_text_is_that_of_the_target_without_speculation(
     on: GreedyRun, undrafted: Served
 ) -> None:
     assert on.texts == undrafted.run.texts
+
+
+def test_every_query_of_the_dashboard_names_a_series_of_the_server(
+    server: Server, on: GreedyRun
+) -> None:
+    samples = [
+        sample
+        for family in text_string_to_metric_families(server.metrics())
+        for sample in family.samples
+    ]
+    labels = {sample.name: sample.labels.keys() for sample in samples if sample.value > 0}
+    for panel in grafana.PANELS:
+        queried = set(re.findall(r"vllm:\w+", panel.query))
+        assert queried <= labels.keys()
+        shown = set(re.findall(r"{{(\w+)}}", panel.legend))
+        assert any(shown <= labels[name] for name in queried)
 
 
 def test_concurrent_clients_are_all_served(server: Server, pair: ReferencePair) -> None:

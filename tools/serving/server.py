@@ -128,7 +128,11 @@ class Server:
         return self._report
 
     def counters(self) -> SpecCounters:
-        """Read /metrics.
+        """Read the speculative decoding counters; raises what :meth:`metrics` does."""
+        return SpecCounters.from_text(self.metrics())
+
+    def metrics(self) -> str:
+        """Return /metrics in the Prometheus text format.
 
         Raises:
             ServingError: the server died or answers with an error.
@@ -137,7 +141,7 @@ class Server:
             response = self._http.get("/metrics").raise_for_status()
         except httpx.HTTPError as error:
             raise self.death_notice() or ServingError(f"{self.url}/metrics: {error}") from None
-        return SpecCounters.from_text(response.text)
+        return response.text
 
     def death_notice(self) -> ServingError | None:
         """Return the error to raise if the server has exited, else None."""

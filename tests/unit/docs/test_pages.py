@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs import basis_figure, configuration
+from tools.docs import basis_figure, configuration, grafana
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -51,3 +51,8 @@ def test_the_configuration_reference_is_current(path: Path) -> None:
 def test_the_figure_is_current() -> None:
     """Draw it anew with ``python -m tools.docs.basis_figure``."""
     assert basis_figure.FIGURE.read_text(encoding="utf-8") == basis_figure.figure()
+
+
+def test_the_dashboard_is_current() -> None:
+    """Write it anew with ``python -m tools.docs.grafana``."""
+    assert grafana.DASHBOARD.read_text(encoding="utf-8") == grafana.dashboard()
