@@ -202,6 +202,22 @@ def test_damaged_tensor_is_named(leaf: str, value: torch.Tensor, message: str) -
         load(column(192, 80), "fc", {"fc": stored})
 
 
+def test_dummy_weights(vllm_layers: None) -> None:
+    """`--load-format dummy` loads nothing and fills floating-point parameters at random."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+
+    vllm_config = VllmConfig()
+    vllm_config.load_config.load_format = "dummy"
+    with set_current_vllm_config(vllm_config):
+        config = quantization(described({"fc": static_layer(80, 192)}))
+        layer = column(192, 80)(quant_config=config, prefix="fc", bias=False)
+    for parameter in layer.parameters():
+        if parameter.is_floating_point():
+            parameter.data.uniform_(-1e-3, 1e-3)
+    layer.quant_method.process_weights_after_loading(layer)
+    assert bool(torch.isfinite(layer(torch.ones(2, 192))).all())
+
+
 def test_bias_that_the_model_adds_later() -> None:
     from vllm.model_executor.layers.linear import ColumnParallelLinear
 

@@ -34,11 +34,12 @@ class W8A8DynamicLinearMethod(LinearMethodBase):
 
     Args:
         plan: the layer's name, its shards and its scheme.
+        dummy: nothing will be loaded (``--load-format dummy``).
     """
 
-    def __init__(self, plan: LinearPlan, must_be_complete: bool = True) -> None:
+    def __init__(self, plan: LinearPlan, dummy: bool = False) -> None:
         self._plan = plan
-        self._tensors = LayerTensors(plan, must_be_complete)
+        self._tensors = LayerTensors(plan, dummy)
         self._exact: ChunkedFp32Gemm | None = None
 
     def create_weights(
@@ -86,7 +87,7 @@ class W8A8DynamicLinearMethod(LinearMethodBase):
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Check the tensors and hand them to vLLM's kernel."""
-        self._tensors.check_complete()
+        self._tensors.finish(layer)
         check_scales(layer.weight_scale, self._plan.shards, "weight_scale")
         if bool(layer.weight_offset.any()):
             raise CheckpointError(

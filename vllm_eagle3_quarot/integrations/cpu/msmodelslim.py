@@ -170,12 +170,12 @@ class MsModelSlimConfig(QuantizationConfig):
         if plan.scheme is Scheme.FLOAT:
             return UnquantizedLinearMethod()
         vllm_config = get_current_vllm_config_or_none()
-        load_format = vllm_config.load_config.load_format if vllm_config is not None else "auto"
+        dummy = vllm_config is not None and vllm_config.load_config.load_format == "dummy"
         methods = {
             Scheme.W8A8: W8A8StaticLinearMethod,
             Scheme.W8A8_DYNAMIC: W8A8DynamicLinearMethod,
         }
-        return methods[plan.scheme](plan, must_be_complete=load_format != "dummy")
+        return methods[plan.scheme](plan, dummy)
 
     def _check_bias(self, layer: Any, prefix: str, shards: tuple[str, ...]) -> None:
         """Refuse a bias that the model would drop, or would read from uninitialised memory."""

@@ -95,11 +95,12 @@ class W8A8StaticLinearMethod(LinearMethodBase):
 
     Args:
         plan: the layer's name, its shards and its scheme.
+        dummy: nothing will be loaded (``--load-format dummy``).
     """
 
-    def __init__(self, plan: LinearPlan, must_be_complete: bool = True) -> None:
+    def __init__(self, plan: LinearPlan, dummy: bool = False) -> None:
         self._plan = plan
-        self._tensors = LayerTensors(plan, must_be_complete)
+        self._tensors = LayerTensors(plan, dummy)
         self._products: list[StaticProduct] = []
 
     def create_weights(
@@ -160,7 +161,7 @@ class W8A8StaticLinearMethod(LinearMethodBase):
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Build the products and drop the parameters that they were built from."""
-        self._tensors.check_complete()
+        self._tensors.finish(layer)
         check_scales(layer.input_scale, self._plan.shards, "input_scale")
         check_scales(layer.deq_scale, self._plan.shards, "deq_scale")
         self._check_offsets(layer.input_offset)
