@@ -111,12 +111,17 @@ def onednn_is_exact(out_dtype: torch.dtype, *, per_token: bool) -> bool:
         exact = False
         fault = f"is not available for {out_dtype} ({error})"
     if not exact:
-        logger.warning(
-            "eagle3_quarot: vLLM's int8 kernel %s; W8A8 layers run as exact fp32 products instead, "
-            "which is slower and takes four times the memory for their weights",
-            fault,
-        )
+        _warn_once(fault)
     return exact
+
+
+@cache
+def _warn_once(fault: str) -> None:
+    logger.warning(
+        "eagle3_quarot: vLLM's int8 kernel %s; W8A8 layers run as exact fp32 products instead, "
+        "which takes four times the memory for their weights and is slower for large ones",
+        fault,
+    )
 
 
 def _product_is_exact(x_value: int, w_value: int, out_dtype: torch.dtype, per_token: bool) -> bool:
