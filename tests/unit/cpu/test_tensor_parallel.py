@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from tests.unit.cpu.two_ranks import inputs, layers_of_case, run_rank
+from tests.unit.cpu.two_ranks import inputs, layers_of_case, run_rank, shared_memory_name
 
 #: fp32 sums of two ranks' parts, relative to the largest output.
 TOLERANCE = 1e-6
@@ -19,7 +20,11 @@ TOLERANCE = 1e-6
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
     folder: Path = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(run_rank, args=(str(folder / "store"), str(folder)), nprocs=2)
+    try:
+        torch.multiprocessing.spawn(run_rank, args=(str(folder / "store"), str(folder)), nprocs=2)
+    finally:
+        for left_over in Path("/dev/shm").glob(f"{shared_memory_name(os.getpid())}-*"):
+            left_over.unlink()  # vLLM leaves its ranks' shared memory behind
     return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
 
 

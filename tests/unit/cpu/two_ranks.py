@@ -43,6 +43,11 @@ def layers_of_case(case: str) -> dict[str, StoredLayer]:
 CASES = ["row_static", "row_static_without_bias", "row_dynamic", "gate_up_dynamic", "qkv_static"]
 
 
+def shared_memory_name(parent: int) -> str:
+    """First part of the names of the shared memory of the ranks that process ``parent`` starts."""
+    return f"test-{parent}"
+
+
 def run_rank(rank: int, store: str, results: str) -> None:
     """One rank: load every case, run it, save this rank's output."""
     from vllm.config import VllmConfig, set_current_vllm_config
@@ -57,7 +62,7 @@ def run_rank(rank: int, store: str, results: str) -> None:
 
     torch.set_num_threads(1)
     # Names the ranks' shared memory; the CPU worker sets it from the port of its group.
-    os.environ["VLLM_DIST_IDENT"] = f"test-{os.getppid()}"
+    os.environ["VLLM_DIST_IDENT"] = shared_memory_name(os.getppid())
     row = partial(RowParallelLinear, 192, 96, return_bias=False, reduce_results=False)
     builds = {
         "row_static": row,
