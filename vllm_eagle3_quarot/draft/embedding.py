@@ -21,6 +21,7 @@ from vllm_eagle3_quarot.checkpoint.target import TargetFacts, sample_rows
 from vllm_eagle3_quarot.draft.verification import Relation, relation
 from vllm_eagle3_quarot.errors import RotationError, UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 
 logger = logging.getLogger("vllm.eagle3_quarot")
 
@@ -29,9 +30,6 @@ Choice = Literal["own", "shared"]
 #: Largest relative error of a row ``E'[i] Qᵀ`` against the draft's row at which both are the same
 #: original: one rounding of each to bf16 leaves 2e-3 to 3e-3, training moves rows further.
 SAME_ROW_TOLERANCE = 1e-2
-
-#: Rows compared at once: a few tens of MB at any hidden size.
-ROWS_AT_ONCE = 2048
 
 #: A table of independent random entries has row lengths that spread by 1/√(2H) of their mean;
 #: trained tables spread several times wider.
@@ -87,9 +85,7 @@ def choose_embedding(
 def _same_table(
     target: TargetFacts, stored: str, draft: DraftFacts, own: str, rotation: Rotation
 ) -> bool:
-    count = target.tensors.shape(stored)[0]
-    for start in range(0, count, ROWS_AT_ONCE):
-        stop = min(start + ROWS_AT_ONCE, count)
+    for start, stop in row_blocks(*target.tensors.shape(stored)):
         theirs = rotation.unrotate(target.tensors.read_range(stored, start, stop).float())
         ours = draft.tensors.read_range(own, start, stop).float()
         error = (theirs - ours).norm(dim=1)

@@ -29,6 +29,7 @@ from vllm_eagle3_quarot.checkpoint.names import (
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts, sample_rows
 from vllm_eagle3_quarot.errors import UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 
 REMEDY = (
     "Pass the unrotated model's folder or hub id with --additional-config '{\"eagle3_quarot\": "
@@ -95,12 +96,18 @@ def _of_rotated_norm(target: TargetFacts, rotation: Rotation) -> FinalNorm | Non
     name = target.tensors.first_of(ROTATED_NORM)
     if name is None or target.tensors.shape(name) != (rotation.size, rotation.size):
         return None
-    # Q rot Qᵀ in two one-sided products: (rot Qᵀ) first, then the same on the transpose.
-    right = rotation.unrotate(target.tensors.read(name).float())
-    both = rotation.unrotate(right.T.contiguous()).T
-    scale = both.diagonal().clone()
-    rest = both - torch.diag(scale)
-    if float(rest.norm()) > ROTATED_NORM_RESIDUAL * float(scale.norm()):
+    scale = torch.zeros(rotation.size, dtype=torch.float64)
+    total = 0.0
+    for start, stop in row_blocks(rotation.size, rotation.size):
+        rows = target.tensors.read_range(name, start, stop).float()
+        total += float(rows.double().square().sum())
+        # The diagonal of Q (rot Qᵀ) is a sum over the middle index, of which these are some.
+        unit = torch.zeros_like(rows)
+        unit[torch.arange(stop - start), torch.arange(start, stop)] = 1
+        scale += (rotation.unrotate(unit) * rotation.unrotate(rows)).sum(0, dtype=torch.float64)
+    # Rotations keep the sum of squares, so the rest beside the diagonal is known without it.
+    kept = float(scale.square().sum())
+    if total - kept > ROTATED_NORM_RESIDUAL**2 * kept:
         return None
     return _usable(scale, rotation, f"'{name}' of {target.folder}")
 
@@ -114,10 +121,18 @@ def _of_tied_tables(target: TargetFacts, rotation: Rotation) -> FinalNorm | None
     if len(shape) != 2 or shape != target.tensors.shape(head) or shape[1] != rotation.size:
         return None
     rows = sample_rows(shape[0], TIED_ROWS)
-    table = rotation.unrotate(target.tensors.read_rows(embedding, rows).float())
-    scaled = rotation.unrotate(target.tensors.read_rows(head, rows).float())
-    scale = (table * scaled).sum(0) / table.square().sum(0).clamp_min(1e-12)
-    if float((scaled - table * scale).norm()) > TIED_RESIDUAL * float(scaled.norm()):
+    products, squares = torch.zeros(2, rotation.size, dtype=torch.float64)
+    total = 0.0
+    for start, stop in row_blocks(len(rows), rotation.size):
+        some = rows[start:stop]
+        table = rotation.unrotate(target.tensors.read_rows(embedding, some).float()).double()
+        scaled = rotation.unrotate(target.tensors.read_rows(head, some).float()).double()
+        products += (table * scaled).sum(0)
+        squares += table.square().sum(0)
+        total += float(scaled.square().sum())
+    scale = products / squares.clamp_min(1e-12)
+    # Least squares: what the columns' ratios explain is orthogonal to what they do not.
+    if total - float((scale * products).sum()) > TIED_RESIDUAL**2 * total:
         return None
     return _usable(scale, rotation, f"the tied tables of {target.folder}")
 

@@ -6,15 +6,13 @@ random signs ``s``, a table matrix ``K`` and the natural-order Hadamard matrix `
 tables is needed to take it apart again:
 
 1. ``b`` is the number of non-zeros in row 0; the blocks on the diagonal are equal, the rest is
-zero,
-   every non-zero has the magnitude ``c``.
+   zero, ``c`` is the magnitude of the first entry.
 2. ``s`` := signs of the block's first column, ``N = diag(s) sign(block)``.
-3. ``N = M ⊗ Hd_2`` holds when the four interleaved quarters of ``N`` are ``M, M, M, -M``. Peeling
-off
-   ``Hd_2`` as long as it holds leaves ``F`` with ``N = F ⊗ Hd_m`` and the largest possible ``m``.
+3. ``m`` is the largest power of two for which ``F ⊗ Hd_m`` is ``N``. Every m-th row and column of
+   ``N`` are the only possible ``F``, since ``Hd_m`` begins with a one.
 
 ``s`` absorbs the signs of ``F``'s first column, so ``F`` need not be the table matrix; the product
-is the stored matrix all the same, and that is checked bit for bit.
+is compared with the stored matrix bit for bit.
 """
 
 from __future__ import annotations
@@ -23,10 +21,11 @@ from dataclasses import dataclass
 
 import torch
 
-from vllm_eagle3_quarot.rotation.transform import hadamard
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
+from vllm_eagle3_quarot.rotation.transform import LARGEST_RADIX, hadamard
 
-#: Rows of Q handled at once, so that checking a 7168 x 7168 matrix needs little memory beside it.
-ROWS_AT_ONCE = 512
+#: Largest order of ``F``. Real tables end at 160; a larger one would be no shorter than ``Q``.
+LARGEST_FACTOR = 512
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,25 @@ class Structure:
         """Channels per block, ``b``."""
         return self.signs.shape[0]
 
-    def block_matrix(self) -> torch.Tensor:
-        """The block ``[b, b]`` in fp32: exactly the values that were stored."""
-        sylvester = hadamard(self.power, self.factor.device, torch.float32)
-        pattern = torch.kron(self.factor, sylvester) * self.signs[:, None]
-        return pattern * torch.tensor(self.scale, dtype=torch.float32)
+    def block_rows(self, start: int, stop: int) -> torch.Tensor:
+        """Rows ``start`` to ``stop`` of the block, fp32 ``[stop - start, b]``, as stored."""
+        row = torch.arange(start, stop)
+        # Hd_m is the product of a coarse and a fine one, of which no large matrix is needed.
+        fine = min(self.power, LARGEST_RADIX)
+        coarse = self.power // fine
+        factors = self.factor[row // self.power]
+        coarse_rows = hadamard(coarse, row.device, torch.float32)[row // fine % coarse]
+        fine_rows = hadamard(fine, row.device, torch.float32)[row % fine]
+        scaled = fine_rows * (self.signs[row, None] * torch.tensor(self.scale))
+        signs = factors[:, :, None] * coarse_rows[:, None, :]
+        return (signs[:, :, :, None] * scaled[:, None, None, :]).reshape(-1, self.block)
+
+    def equals(self, block: torch.Tensor) -> bool:
+        """True when this is the block ``[b, b]``, bit for bit but for the sign of a zero."""
+        return all(
+            torch.equal(self.block_rows(start, stop), block[start:stop])
+            for start, stop in row_blocks(self.block, self.block)
+        )
 
     def orthogonality_error(self) -> float:
         """Largest |(Q Qᵀ - I)_ij|, as ``Q Qᵀ = I ⊗ (F Fᵀ ⊗ I_m) m c²`` up to signs."""
@@ -74,29 +87,20 @@ def factorise(q: torch.Tensor) -> Structure | None:
     if block_size == 0 or size % block_size != 0:
         return None
     block = q[:block_size, :block_size]
-    scale = block[0, 0].abs()
-    if scale == 0 or not bool((block.abs() == scale).all()):
+    scale = float(block[0, 0].abs())
+    if scale == 0 or not bool((block[0].abs() == scale).all()):
         return None
     if not _repeats_along_diagonal(q, block):
         return None
-
-    pattern = torch.signbit(block)
-    first_column = pattern[:, 0].clone()
-    # True stands for -1 from here on, so that a product of signs is an exclusive or.
-    pattern = pattern ^ first_column[:, None]
-    power = 1
-    while pattern.shape[0] % 2 == 0 and _ends_in_hadamard_2(pattern):
-        pattern = pattern[::2, ::2]
-        power *= 2
-    structure = Structure(
-        signs=_as_signs(first_column),
-        factor=_as_signs(pattern),
-        power=power,
-        scale=float(scale),
-    )
-    if not torch.equal(structure.block_matrix(), block):
-        return None
-    return structure
+    signs = _signs_of(block[:, 0])
+    power = block_size & -block_size  # the largest power of two that divides the size
+    while power and block_size // power <= LARGEST_FACTOR:
+        factor = _signs_of(block[::power, ::power]) * signs[::power, None]
+        structure = Structure(signs=signs, factor=factor, power=power, scale=scale)
+        if structure.equals(block):
+            return structure
+        power //= 2
+    return None
 
 
 def _repeats_along_diagonal(q: torch.Tensor, block: torch.Tensor) -> bool:
@@ -112,15 +116,5 @@ def _repeats_along_diagonal(q: torch.Tensor, block: torch.Tensor) -> bool:
     return True
 
 
-def _ends_in_hadamard_2(pattern: torch.Tensor) -> bool:
-    """True when ``pattern = M ⊗ Hd_2``, with True for -1."""
-    upper_left = pattern[::2, ::2]
-    return (
-        torch.equal(upper_left, pattern[::2, 1::2])
-        and torch.equal(upper_left, pattern[1::2, ::2])
-        and torch.equal(upper_left, ~pattern[1::2, 1::2])
-    )
-
-
-def _as_signs(negative: torch.Tensor) -> torch.Tensor:
-    return torch.where(negative, -1.0, 1.0).to(torch.float32).contiguous()
+def _signs_of(values: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.signbit(values), -1.0, 1.0).to(torch.float32).contiguous()

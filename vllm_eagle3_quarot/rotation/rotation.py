@@ -16,7 +16,8 @@ from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY, read_rotation_tensor
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.errors import RotationError
 from vllm_eagle3_quarot.rotation import transform
-from vllm_eagle3_quarot.rotation.factorisation import ROWS_AT_ONCE, Structure, factorise
+from vllm_eagle3_quarot.rotation.factorisation import Structure, factorise
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 from vllm_eagle3_quarot.rotation.transform import Plan
 
 Kind = Literal["hadamard", "block-hadamard", "dense"]
@@ -102,7 +103,7 @@ class Rotation:
             )
         # Adding zero turns -0.0 into 0.0, so that equal matrices have equal bytes (fingerprint).
         q = q.detach().to(device="cpu", dtype=torch.float32) + 0.0
-        if not bool(torch.isfinite(q).all()):
+        if not _is_finite(q):
             raise RotationError(f"{source}: the rotation has NaN or infinite entries: {REMEDY}")
         structure = factorise(q)
         error = _orthogonality_error(q) if structure is None else structure.orthogonality_error()
@@ -184,24 +185,27 @@ class Rotation:
         """Q's rows in order, in groups small enough not to double the memory of Q."""
         if self.structure is None:
             assert self.matrix is not None
-            yield from self.matrix.split(ROWS_AT_ONCE)
+            for start, stop in row_blocks(self.size, self.size):
+                yield self.matrix[start:stop]
             return
-        block = self.structure.block_matrix()
-        for start in range(0, self.size, self.structure.block):
-            for rows in block.split(ROWS_AT_ONCE):
-                if self.structure.block == self.size:
-                    yield rows
-                else:
-                    wide = torch.zeros(rows.shape[0], self.size)
-                    wide[:, start : start + self.structure.block] = rows
-                    yield wide
+        block = self.structure.block
+        for first in range(0, self.size, block):
+            for start, stop in row_blocks(block, self.size):
+                rows = self.structure.block_rows(start, stop)
+                if block < self.size:
+                    rows = torch.nn.functional.pad(rows, (first, self.size - first - block))
+                yield rows
+
+
+def _is_finite(q: torch.Tensor) -> bool:
+    return all(bool(torch.isfinite(q[start:stop]).all()) for start, stop in row_blocks(*q.shape))
 
 
 def _orthogonality_error(q: torch.Tensor) -> float:
     """Largest |(q qᵀ - I)_ij|, accumulated in fp32, a group of rows at a time."""
     worst = 0.0
-    for start in range(0, q.shape[0], ROWS_AT_ONCE):
-        gram = q[start : start + ROWS_AT_ONCE] @ q.T
+    for start, stop in row_blocks(*q.shape):
+        gram = q[start:stop] @ q.T
         rows = torch.arange(gram.shape[0])
         gram[rows, start + rows] -= 1
         worst = max(worst, float(gram.abs().max()))
