@@ -43,18 +43,20 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: Literal["runtime", "off"] = Field(
+    mode: Literal["runtime", "fold", "off"] = Field(
         default="runtime",
         description=(
-            "'runtime' un-rotates the aux hidden states of a rotated target on every step; 'off' "
+            "'runtime' un-rotates the aux hidden states of a rotated target on every step; 'fold' "
+            "changes the draft's projection once, while it is loaded, where that is exact; 'off' "
             "leaves the draft as the host made it."
         ),
     )
     strict: bool = Field(
         default=True,
         description=(
-            "Refuse to start when the target is rotated and the draft cannot be corrected; when "
-            "false, warn and serve it uncorrected."
+            "Refuse to start when the target is rotated and the draft cannot be corrected, or not "
+            "by the mode that was asked for; when false, warn and serve it uncorrected, or "
+            "corrected at run time where only a fold is not possible."
         ),
     )
     rotation: str | None = Field(

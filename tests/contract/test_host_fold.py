@@ -60,13 +60,16 @@ def _combined(pair: tuple[Path, Path], h: torch.Tensor, mode: str) -> torch.Tens
     return combined
 
 
-def test_rotation_is_undone_once(pair: tuple[Path, Path], request: pytest.FixtureRequest) -> None:
-    """vllm-project/vllm-ascend#6914: the host folds, and we un-rotate; only one may act."""
+@pytest.mark.parametrize("mode", ["runtime", "fold"])
+def test_rotation_is_undone_once(
+    pair: tuple[Path, Path], request: pytest.FixtureRequest, mode: str
+) -> None:
+    """vllm-project/vllm-ascend#6914: the host folds, and so do we; only one may act."""
     h = torch.randn(5, 3 * 64)
     rotated = (h.reshape(5, 3, 64) @ Q).reshape(5, -1)
     expected = _combined(pair, h, "off")
     request.getfixturevalue("folding_host")
-    assert torch.allclose(_combined(pair, rotated, "runtime"), expected, atol=FP32_TOLERANCE)
+    assert torch.allclose(_combined(pair, rotated, mode), expected, atol=FP32_TOLERANCE)
 
 
 def test_mode_off_leaves_the_fold_to_the_host(

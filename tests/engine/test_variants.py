@@ -126,6 +126,19 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
     )
 
 
+#: Variants that are also served in mode ``fold``: whatever stands in front of ``fc`` or behind it.
+FOLDED = (
+    "plain",
+    "neither embedding nor head",
+    "norm before fc",
+    "norm per aux state",
+    "one aux state",
+    "five aux states",
+    "narrower than the target",
+    "mask state",
+)
+
+
 def _jobs(variant: Variant, draft: Path, targets: Targets, rotated: Path) -> list[Job]:
     settings = dict(variant.settings)
     if variant.original:
@@ -143,38 +156,49 @@ def _jobs(variant: Variant, draft: Path, targets: Targets, rotated: Path) -> lis
     ]
 
 
+#: What came of a variant: ``original``, ``rotated``, and for some ``folded``.
+Outcomes = dict[tuple[str, str], Outcome]
+
+
 @pytest.fixture(scope="module")
-def outcomes(
-    targets: Targets, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, tuple[Outcome, Outcome]]:
+def outcomes(targets: Targets, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """All variants on both targets, in one process: starting one costs more than ten engines."""
     folder = tmp_path_factory.mktemp("drafts")
-    jobs: list[Job] = []
-    for number, variant in enumerate(VARIANTS.values()):
+    jobs: dict[tuple[str, str], Job] = {}
+    for number, (name, variant) in enumerate(VARIANTS.items()):
         draft = variant.write(folder / str(number))
-        jobs += _jobs(variant, draft, targets, targets.rotated)
-    results = run(jobs)
-    return dict(zip(VARIANTS, zip(results[::2], results[1::2], strict=True), strict=True))
+        original, rotated = _jobs(variant, draft, targets, targets.rotated)
+        jobs |= {(name, "original"): original, (name, "rotated"): rotated}
+        if name in FOLDED:
+            jobs[name, "folded"] = replace(rotated, settings={**rotated.settings, "mode": "fold"})
+    return dict(zip(jobs, run(list(jobs.values())), strict=True))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_proposals_equal_those_on_the_unrotated_target(
-    name: str, outcomes: dict[str, tuple[Outcome, Outcome]]
-) -> None:
-    original, rotated = outcomes[name]
+def test_proposals_equal_those_on_the_unrotated_target(name: str, outcomes: Outcomes) -> None:
+    original, rotated = outcomes[name, "original"], outcomes[name, "rotated"]
     assert rotated.tokens == original.tokens
     assert rotated.proposals == original.proposals
     assert "un-rotated before norms and fc" in rotated.log
     assert "un-rotated before norms and fc" not in original.log
 
 
+@pytest.mark.parametrize("name", FOLDED)
+def test_folded_draft_proposes_the_same(name: str, outcomes: Outcomes) -> None:
+    folded, rotated = outcomes[name, "folded"], outcomes[name, "rotated"]
+    assert folded.tokens == rotated.tokens
+    assert folded.proposals == rotated.proposals
+    assert "into which Q was folded" in folded.log
+    assert "un-rotated before norms and fc" not in folded.log
+
+
 def test_trained_draft_is_accepted_and_only_when_corrected(
-    targets: Targets, outcomes: dict[str, tuple[Outcome, Outcome]]
+    targets: Targets, outcomes: Outcomes
 ) -> None:
     """Guards the comparison: without the correction proposals differ and are rejected."""
     (job,) = _jobs(Variant(_trained(), {"mode": "off"}), pair.DRAFT, targets, targets.rotated)[1:]
     (off,) = run([job])
-    original, corrected = outcomes["plain"]
+    original, corrected = outcomes["plain", "original"], outcomes["plain", "rotated"]
     assert off.tokens == original.tokens
     assert off.proposals != original.proposals
     # The pair's own acceptance is above 0.8; an uncorrected draft stays near zero.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from vllm_eagle3_quarot.checkpoint.draft import HEAD, DraftFacts
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
@@ -36,16 +37,19 @@ class Correction:
     """How the inputs and the output of a draft are taken out of the target's rotated basis.
 
     Attributes:
+        mode: ``runtime``: aux hidden states are un-rotated on every step; ``fold``: the draft's
+            projection takes them as they are.
         target: folder of the target.
         draft: folder of the draft.
         rotation: ``Q``.
-        aux: the draft's aux hidden states; un-rotated in every case.
+        aux: the draft's aux hidden states; corrected in every case.
         embedding: ``shared``: rows of the target's table are un-rotated when looked up.
         head: ``shared``: the draft's output is divided by the final norm's scale and rotated before
             it meets the target's head.
         final_norm: that scale, when something needs it.
     """
 
+    mode: Literal["runtime", "fold"]
     target: Path
     draft: Path
     rotation: Rotation
@@ -54,9 +58,17 @@ class Correction:
     head: Choice
     final_norm: FinalNorm | None
 
+    @property
+    def acts_on_steps(self) -> bool:
+        """True when a served step needs ``Q``; else everything happened while loading."""
+        return self.mode == "runtime" or "shared" in (self.embedding, self.head)
+
     def summary(self) -> str:
         """One line for the log: the pair, ``Q``, and what is corrected."""
         rotation = self.rotation
+        states = "un-rotated before norms and fc"
+        if self.mode == "fold":
+            states = "taken as they are by an fc into which Q was folded"
         embedding = "its own embedding"
         if self.embedding == "shared":
             embedding = "the target's embedding (shared, un-rotated at look-up)"
@@ -65,9 +77,9 @@ class Correction:
             head = "the target's lm_head (shared, entered through the final norm's scale and Q)"
         scale = f"; final norm's scale from {self.final_norm.source}" if self.final_norm else ""
         return (
-            f"mode runtime; target {self.target}, H={rotation.size}, {rotation} (fingerprint "
+            f"mode {self.mode}; target {self.target}, H={rotation.size}, {rotation} (fingerprint "
             f"{rotation.fingerprint[:12]}, {rotation.source}); draft {self.draft}: {self.aux} "
-            f"un-rotated before norms and fc, {embedding}, {head}{scale}"
+            f"{states}, {embedding}, {head}{scale}"
         )
 
 
@@ -172,6 +184,7 @@ def _correct(
         folder = model_folder(original) if original is not None else None
         final_norm = find_final_norm(target, draft, rotation, folder)
     return Correction(
+        mode="fold" if settings.mode == "fold" else "runtime",
         target=target.folder,
         draft=draft.folder,
         rotation=rotation,

@@ -8,13 +8,15 @@ Three places touch the target's basis, and nothing else does:
 * the look-up in a token table shared with the target: ``E[ids] = E'[ids] Qᵀ``;
 * ``compute_logits`` on a head shared with the target: ``x Wᵀ = ((x / g) Q) W'ᵀ``.
 
-Norms, ``fc``, layers and everything behind them are the host's.
+Norms, ``fc``, layers and everything behind them are the host's. In mode ``fold`` the first place is
+replaced by a change of ``fc`` while the draft is loaded (integrations/folded_projection.py).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +27,12 @@ from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, ROLES, VERIFIER_HEAD,
 from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
+from vllm_eagle3_quarot.integrations.folded_projection import ProjectionFold, settle_mode
 from vllm_eagle3_quarot.integrations.original_loaders import original_loader
 from vllm_eagle3_quarot.integrations.shared_embedding import unrotate_shared_embedding
 from vllm_eagle3_quarot.integrations.unrotated_norm import first_norms, unrotate_in_norms
 from vllm_eagle3_quarot.rotation import Plan
+from vllm_eagle3_quarot.settings import Settings
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -55,28 +59,30 @@ class QuaRotDraftMixin(_HostDraft):
     """Goes before an Eagle3 draft class; without a rotation to undo it changes nothing."""
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        try:
+        with _reason_in_the_log():
             correction = correction_for(vllm_config)
-        except QuaRotError as error:
-            # The engine reports a failed worker with a long traceback; this line is the reason.
-            logger.error("eagle3_quarot: refusing to start. %s", error)
-            raise
         if correction is not None and correction.aux.count:
             # vLLM reads A from here, else from a nested list of layers, else it takes three.
             config = vllm_config.speculative_config.draft_model_config.hf_config
             config.num_aux_hidden_states = correction.aux.count
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self._quarot: _OnDevice | None = None
-        self._quarot_in_norms = False
+        self._quarot_fold: ProjectionFold | None = None
+        self._quarot_combines = False
         if correction is None:
             return
+        with _reason_in_the_log():
+            strict = Settings.from_additional_config(vllm_config.additional_config).strict
+            correction = settle_mode(correction, self.model, strict=strict)
         self._quarot = _OnDevice.of(correction, next(self.parameters()).device)
         if correction.embedding == "shared":
             unrotate_shared_embedding(self.model, self._quarot.plan)
-        if correction.aux.count:
-            norms = first_norms(self.model)
-            unrotate_in_norms(norms, self._quarot.plan)
-            self._quarot_in_norms = bool(norms)
+        if correction.mode == "fold":
+            self._quarot_fold = ProjectionFold(correction.rotation)
+            return
+        norms = first_norms(self.model) if correction.aux.count else []
+        unrotate_in_norms(norms, self._quarot.plan)
+        self._quarot_combines = not norms
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Un-rotate the aux states ``[T, A·H]``, then combine them as the host does.
@@ -85,7 +91,7 @@ class QuaRotDraftMixin(_HostDraft):
         one-dimensional argument ``[A·H]`` is the draft's own mask state for parallel drafting; it
         was never rotated and passes as it is.
         """
-        if self._quarot is not None and hidden_states.dim() > 1 and not self._quarot_in_norms:
+        if self._quarot is not None and self._quarot_combines and hidden_states.dim() > 1:
             hidden_states = self._quarot.unrotate(hidden_states)
         return super().combine_hidden_states(hidden_states)
 
@@ -103,10 +109,24 @@ class QuaRotDraftMixin(_HostDraft):
             return super().load_weights(weights)
         correction = self._quarot.correction
         own = _own_weights(weights, correction)
+        if self._quarot_fold is not None:
+            own = self._quarot_fold.watched(own)
         original = original_loader(type(self))
         loaded = super().load_weights(own) if original is None else original(self, own)
+        if self._quarot_fold is not None:
+            self._quarot_fold.finish(self)
         logger.info("eagle3_quarot: %s", correction.summary())
         return loaded
+
+
+@contextmanager
+def _reason_in_the_log() -> Iterator[None]:
+    """The engine reports a failed worker with a long traceback; one line says the reason."""
+    try:
+        yield
+    except QuaRotError as error:
+        logger.error("eagle3_quarot: refusing to start. %s", error)
+        raise
 
 
 @dataclass(frozen=True)
@@ -114,7 +134,7 @@ class _OnDevice:
     """A correction with its tensors where the draft is.
 
     Attributes:
-        plan: ``Q``.
+        plan: ``Q``; on the CPU when no step needs it.
         head_multiplier: ``1 / g`` fp32 ``[H]`` when the head is the target's.
         post_norm_scale: ``g`` fp32 ``[H]`` when the draft takes the post-norm state.
     """
@@ -126,7 +146,9 @@ class _OnDevice:
 
     @classmethod
     def of(cls, correction: Correction, device: torch.device) -> _OnDevice:
-        if device.type == "cpu":
+        if not correction.acts_on_steps:
+            device = torch.device("cpu")
+        elif device.type == "cpu":
             ops.load_native()
         elif device.type == "npu":
             ops.load_ascend()
