@@ -28,6 +28,21 @@ EAGLE3_ARCHITECTURES = {
     "Eagle3DeepseekV3ForCausalLM": Eagle3DeepseekV2ForCausalLM,
 }
 
+LAST_STATE = "Eagle 1 or 2: takes the target's last hidden state and no aux states"
+
+#: Every other architecture of vLLM 0.23.0 that might be taken for one, and why it is none.
+NO_EAGLE3_DRAFTS = {
+    "EagleCohereForCausalLM": LAST_STATE,
+    "EagleLlamaForCausalLM": LAST_STATE,
+    "EagleLlama4ForCausalLM": LAST_STATE,
+    "EagleMiniCPMForCausalLM": LAST_STATE,
+    "EagleMistralForCausalLM": LAST_STATE,
+    "EagleMistralLarge3ForCausalLM": LAST_STATE,
+    "EagleDeepSeekMTPModel": LAST_STATE,
+    "DFlashDraftModel": "another method (dflash), although it takes aux states as well",
+    "Eagle2_5_VLForConditionalGeneration": "a vision-language target called Eagle",
+}
+
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[dict[str, object]]:
@@ -46,6 +61,21 @@ def test_every_eagle3_architecture_is_wrapped_and_no_other() -> None:
     assert sorted(wrapped) == sorted(EAGLE3_ARCHITECTURES)
     for name, entry in ModelRegistry.models.items():
         assert (entry is before[name]) == (name not in EAGLE3_ARCHITECTURES)
+
+
+def test_a_new_architecture_is_noticed() -> None:
+    """When vLLM's registry gains one: put it into one of the two tables above."""
+    from vllm.model_executor.models import registry as registered
+
+    similar = {
+        name
+        for name, location in registered._VLLM_MODELS.items()
+        if any(word in part.lower() for part in (name, *location) for word in ("eagle", "dflash"))
+    }
+    assert similar == set(EAGLE3_ARCHITECTURES) | set(NO_EAGLE3_DRAFTS)
+    for name, cls in EAGLE3_ARCHITECTURES.items():
+        module, class_name = registered._VLLM_MODELS[name][:2]
+        assert (cls.__module__.rsplit(".", 1)[1], cls.__name__) == (module, class_name)
 
 
 @pytest.mark.parametrize("name", EAGLE3_ARCHITECTURES)
