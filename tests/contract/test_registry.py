@@ -12,6 +12,7 @@ from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.deepseek_eagle3 import Eagle3DeepseekV2ForCausalLM
 from vllm.model_executor.models.llama_eagle3 import Eagle3LlamaForCausalLM
 
+from vllm_eagle3_quarot.draft.aux_states import default_layers
 from vllm_eagle3_quarot.integrations import architectures
 from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
 
@@ -123,3 +124,14 @@ def test_methods_that_we_extend_have_the_expected_parameters(cls: type) -> None:
         assert list(inspect.signature(getattr(cls, method)).parameters) == parameters
     assert cls.has_own_embed_tokens is False
     assert cls.has_own_lm_head is False
+
+
+@pytest.mark.parametrize("depth", [8, 36, 61])
+def test_default_aux_layers_are_those_that_we_report(depth: int) -> None:
+    from types import SimpleNamespace
+
+    from vllm.model_executor.models.interfaces import SupportsEagle3
+
+    target = SimpleNamespace(model=SimpleNamespace(layers=[None] * depth))
+    taken = SupportsEagle3.get_eagle3_default_aux_hidden_state_layers(target)
+    assert default_layers(depth) == taken

@@ -62,6 +62,16 @@ class TargetFacts:
         return size
 
     @cached_property
+    def layer_count(self) -> int | None:
+        """Number of the language model's layers, None when the configuration does not say.
+
+        Raises:
+            CheckpointError: the configuration is missing or broken.
+        """
+        count = self._language_config.get("num_hidden_layers")
+        return count if isinstance(count, int) and not isinstance(count, bool) else None
+
+    @cached_property
     def tie_word_embeddings(self) -> bool:
         """The configuration's word on whether head and embedding are one table.
 

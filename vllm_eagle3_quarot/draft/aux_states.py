@@ -28,20 +28,32 @@ class AuxStates:
     Attributes:
         count: A; 0 for a draft that takes the target's post-norm state instead.
         layers: ids of the target's layers, None for the host's default.
+        default: that default, None when the target does not say how many layers it has.
     """
 
     count: int
     layers: tuple[int, ...] | None
+    default: tuple[int, ...] | None = None
 
     def __str__(self) -> str:
         if self.count == 0:
             return "the post-norm state"
-        layers = "the host's default layers" if self.layers is None else f"layers {self.layers}"
+        if self.layers is not None:
+            layers = f"layers {self.layers}"
+        elif self.default is not None:
+            layers = f"layers {self.default} (the host's default, the draft names none)"
+        else:
+            layers = "the host's default layers (the draft names none)"
         return f"A={self.count} aux hidden states of {layers}"
 
 
-def aux_states_of(draft: DraftFacts, hidden_size: int) -> AuxStates:
-    """Read A and the layer ids; ``hidden_size`` is the target's H.
+def default_layers(depth: int) -> tuple[int, ...]:
+    """The layers that vLLM takes of a target of ``depth`` layers when a draft names none."""
+    return (2, depth // 2, depth - 3)
+
+
+def aux_states_of(draft: DraftFacts, hidden_size: int, depth: int | None = None) -> AuxStates:
+    """Read A and the layer ids; ``hidden_size`` is the target's H, ``depth`` its layer count.
 
     Raises:
         UnsupportedPairError: file and configuration do not fit together or the target.
@@ -52,6 +64,7 @@ def aux_states_of(draft: DraftFacts, hidden_size: int) -> AuxStates:
     if eagle.get("use_aux_hidden_state") is False:
         return AuxStates(count=0, layers=None)
     layers = _layer_ids(draft, eagle)
+    default = default_layers(depth) if layers is None and depth is not None else None
     name = draft.name_of(PROJECTION)
     if name is None:
         seen = ", ".join(sorted(draft.tensors.files)[:12]) or "none"
@@ -63,7 +76,7 @@ def aux_states_of(draft: DraftFacts, hidden_size: int) -> AuxStates:
         # Packed weights do not show their width; the configuration has to do.
         stated = draft.config.get("num_aux_hidden_states")
         count = stated if isinstance(stated, int) else len(layers or range(DEFAULT_COUNT))
-        return AuxStates(count, layers)
+        return AuxStates(count, layers, default)
     width = draft.tensors.shape(name)[-1]
     if width % hidden_size:
         raise UnsupportedPairError(
@@ -78,7 +91,7 @@ def aux_states_of(draft: DraftFacts, hidden_size: int) -> AuxStates:
             f"{given}. Set '{LAYER_IDS}' in {path} to the {count} layers that the draft was "
             "trained with"
         )
-    return AuxStates(count, layers)
+    return AuxStates(count, layers, default)
 
 
 def _layer_ids(draft: DraftFacts, eagle: object) -> tuple[int, ...] | None:

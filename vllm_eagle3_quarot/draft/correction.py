@@ -63,8 +63,12 @@ class Correction:
         """True when a served step needs ``Q``; else everything happened while loading."""
         return self.mode == "runtime" or "shared" in (self.embedding, self.head)
 
-    def summary(self) -> str:
-        """One line for the log: the pair, ``Q``, and what is corrected."""
+    def summary(self, table_bytes: int = 0) -> str:
+        """One line for the log: the pair, ``Q``, what is corrected, and what it takes.
+
+        Args:
+            table_bytes: size of a token table of the draft's own on this rank.
+        """
         rotation = self.rotation
         states = "un-rotated before norms and fc"
         if self.mode == "fold":
@@ -79,8 +83,23 @@ class Correction:
         return (
             f"mode {self.mode}; target {self.target}, H={rotation.size}, {rotation} (fingerprint "
             f"{rotation.fingerprint[:12]}, {rotation.source}); draft {self.draft}: {self.aux} "
-            f"{states}, {embedding}, {head}{scale}"
+            f"{states}, {embedding}, {head}{scale}; memory: {self._memory(table_bytes)}"
         )
+
+    def _memory(self, table_bytes: int) -> str:
+        if not self.acts_on_steps:
+            taken = "nothing is kept beside the weights"
+        else:
+            signs, factor, _ = self.rotation.plan
+            scale = 0 if self.final_norm is None else self.final_norm.scale.nbytes
+            taken = f"{_mebibytes(signs.nbytes + factor.nbytes + scale)} for Q"
+        if self.embedding == "own":
+            return f"{taken}, {_mebibytes(table_bytes)} for the draft's own token table"
+        return f"{taken}, no second token table ({_mebibytes(table_bytes)} saved)"
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:.3f} MiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"
 
 
 def correction_of(
@@ -174,7 +193,7 @@ def _correct(
             f"{draft.folder}: the draft was made for hidden states of {width} channels, the target "
             f"{target.folder} has {rotation.size}. They are not a pair"
         )
-    aux = aux_states_of(draft, rotation.size)
+    aux = aux_states_of(draft, rotation.size, target.layer_count)
     verify_vocabulary(draft)
     embedding = choose_embedding(target, draft, rotation, strict=settings.strict)
     head: Choice = "own" if draft.has(HEAD) else "shared"

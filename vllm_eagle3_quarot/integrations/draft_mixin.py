@@ -115,7 +115,9 @@ class QuaRotDraftMixin(_HostDraft):
         loaded = super().load_weights(own) if original is None else original(self, own)
         if self._quarot_fold is not None:
             self._quarot_fold.finish(self)
-        logger.info("eagle3_quarot: %s", correction.summary())
+        table = getattr(self.model.embed_tokens, "weight", None)
+        table_bytes = table.nbytes if isinstance(table, torch.Tensor) else 0
+        logger.info("eagle3_quarot: %s", correction.summary(table_bytes))
         return loaded
 
 

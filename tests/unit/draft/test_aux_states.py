@@ -50,6 +50,17 @@ def test_three_states_and_the_places_of_layer_ids(
     assert aux_states_of(_draft(tmp_path, 3 * H, config), H) == AuxStates(3, layers)
 
 
+@pytest.mark.parametrize("ids", [{}, {IDS: None}, {"eagle_config": {}}], ids=str)
+def test_default_is_named_when_the_draft_names_no_layers(
+    tmp_path: Path, ids: dict[str, Any]
+) -> None:
+    draft = _draft(tmp_path, 3 * H, ids)
+    assert "layers (2, 18, 33) (the host's default" in str(aux_states_of(draft, H, depth=36))
+    assert "the host's default layers" in str(aux_states_of(draft, H))
+    named = _draft(tmp_path / "named", 3 * H, {IDS: [1, 4, 7]})
+    assert str(aux_states_of(named, H, depth=36)).endswith("of layers (1, 4, 7)")
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
 @pytest.mark.parametrize("name", ["fc.weight", "model.fc.weight"])
 def test_count_is_the_width_of_the_projection(tmp_path: Path, count: int, name: str) -> None:
