@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.variant_rows import (  # noqa: F401  # hooks and a fixture of pytest
+    pytest_generate_tests,
+    pytest_terminal_summary,
+    variant_row,
+)
 from tools.serving.signals import unwinding_on_termination
 
 E2E = Path(__file__).parent / "e2e"

@@ -52,6 +52,7 @@ def _combined(
         return type(draft), draft.combine_hidden_states(h.clone())
 
 
+@pytest.mark.variants(5)
 @pytest.mark.parametrize("name", ROTATIONS)
 @pytest.mark.parametrize("variant", ["plain", "norm_before_fc", "fc_norm"])
 def test_combined_states_equal_those_of_the_original_target(
@@ -71,6 +72,7 @@ def test_combined_states_equal_those_of_the_original_target(
     assert not torch.allclose(uncorrected, expected, atol=0.1)
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("aux_states", [1, 2, 4, 5])
 def test_any_number_of_aux_states(tmp_path: Path, aux_states: int) -> None:
     q = ROTATIONS["12 x 16"]
@@ -82,6 +84,7 @@ def test_any_number_of_aux_states(tmp_path: Path, aux_states: int) -> None:
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
+@pytest.mark.variants(8)
 def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     q = ROTATIONS["12 x 16"]
     pair = _pair(tmp_path, q, DraftSpec(hidden=64, target_hidden=192))
@@ -92,6 +95,7 @@ def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
+@pytest.mark.variants(9)
 def test_mask_state_of_parallel_drafting_is_left_alone(tmp_path: Path) -> None:
     """The mask never passed through the target, so it was never rotated."""
     q = ROTATIONS["hadamard"]
@@ -156,6 +160,7 @@ def test_draft_without_a_head_and_without_a_source_of_the_scale_is_refused(
     assert torch.equal(served, _combined(pair, h, mode="off")[1])
 
 
+@pytest.mark.variants(7)
 @pytest.mark.parametrize("name", ROTATIONS)
 def test_post_norm_draft_gets_the_scaled_state(tmp_path: Path, name: str) -> None:
     """A rotated target hands over ``(h / g) Q`` after its norm of ones."""

@@ -99,6 +99,7 @@ def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
+@pytest.mark.variants(9)
 @pytest.mark.parametrize("fc_norm", [False, True])
 def test_mask_state_keeps_its_combination(tmp_path: Path, fc_norm: bool) -> None:
     q = ROTATIONS["12 x 16"]
@@ -162,6 +163,7 @@ def _quantised(tmp_path: Path) -> tuple[Path, Path]:
     return target, draft
 
 
+@pytest.mark.variants(11)
 def test_quantised_projection_is_refused_with_the_reason_and_the_remedy(tmp_path: Path) -> None:
     pair = _quantised(tmp_path)
     with (
@@ -214,6 +216,7 @@ def test_two_norms_in_a_row_are_refused(tmp_path: Path) -> None:
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
+@pytest.mark.variants(11)
 def test_eight_bit_floats_are_refused() -> None:
     from vllm.model_executor.layers.quantization.fp8 import Fp8LinearMethod
 

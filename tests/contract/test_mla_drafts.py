@@ -59,6 +59,7 @@ def _outputs(
     return type(model), combined, logits
 
 
+@pytest.mark.variants(12)
 @pytest.mark.parametrize("name", DRAFTS)
 @pytest.mark.parametrize(
     ("mode", "architecture"),

@@ -64,6 +64,7 @@ def test_every_eagle3_architecture_is_wrapped_and_no_other() -> None:
         assert (entry is before[name]) == (name not in EAGLE3_ARCHITECTURES)
 
 
+@pytest.mark.variants(1, 12)
 def test_a_new_architecture_is_noticed() -> None:
     """When vLLM's registry gains one: put it into one of the two tables above."""
     from vllm.model_executor.models import registry as registered
@@ -79,6 +80,7 @@ def test_a_new_architecture_is_noticed() -> None:
         assert (cls.__module__.rsplit(".", 1)[1], cls.__name__) == (module, class_name)
 
 
+@pytest.mark.variants(1, 12)
 @pytest.mark.parametrize("name", EAGLE3_ARCHITECTURES)
 def test_architecture_resolves_to_a_subclass_of_the_hosts_class(name: str) -> None:
     architectures.wrap_eagle3_architectures()

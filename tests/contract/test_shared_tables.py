@@ -46,6 +46,7 @@ def _checksum(target: Any) -> list[tuple[int, float]]:
     return [(id(p), float(p.double().sum())) for p in target.parameters()]
 
 
+@pytest.mark.variants(4)
 @pytest.mark.parametrize("name", ROTATIONS)
 @pytest.mark.parametrize(
     ("embedding_kind", "head_kind"),
@@ -109,6 +110,7 @@ def test_embedding_shared_with_an_unrotated_target_is_looked_up_as_it_is(tmp_pat
         assert torch.allclose(draft.compute_logits(x), x @ head.T, atol=1e-4)
 
 
+@pytest.mark.variants(3)
 def test_reduced_head_with_a_map_stays_the_drafts_own(tmp_path: Path) -> None:
     q = ROTATIONS["hadamard"]
     spec = DraftSpec(draft_vocabulary=40)

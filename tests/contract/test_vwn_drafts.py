@@ -52,6 +52,7 @@ def _host_with_the_class(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         mapping.update(before)
 
 
+@pytest.mark.variants(12)
 def test_class_is_wrapped_by_its_name() -> None:
     resolved = ModelRegistry.models[ARCHITECTURE].load_model_cls()
     assert issubclass(resolved, QuaRotDraftMixin)
@@ -59,6 +60,7 @@ def test_class_is_wrapped_by_its_name() -> None:
     assert issubclass(resolved, Eagle3VwnLlamaForCausalLM)
 
 
+@pytest.mark.variants(12)
 @pytest.mark.parametrize("mode", ["runtime", "fold"])
 @pytest.mark.parametrize("norm_before_fc", [False, True])
 def test_outer_projection_is_corrected_and_the_inner_one_is_not(
@@ -80,6 +82,7 @@ def test_outer_projection_is_corrected_and_the_inner_one_is_not(
     assert torch.equal(actual_inner, inner)
 
 
+@pytest.mark.variants(9, 12)
 @pytest.mark.parametrize("mode", ["runtime", "fold"])
 def test_mask_state_keeps_its_combination(tmp_path: Path, mode: str) -> None:
     target = complete_target(write_target(tmp_path / "target", Q))

@@ -9,7 +9,7 @@ trained one exists: their proposals are as sensitive to their inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,9 @@ def _architecture(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A draft, and what it takes to serve it."""
+    """A draft, the row of docs/drafts.md that it stands for, and what it takes to serve it."""
 
+    row: int
     write: Callable[[Path], Path]
     settings: dict[str, Any] = field(default_factory=dict)
     speculation: dict[str, Any] = field(default_factory=dict)
@@ -65,46 +66,47 @@ class Variant:
 
 
 VARIANTS: dict[str, Variant] = {
-    "plain": Variant(_trained()),
-    "native names": Variant(_trained(change_tensors=pair.native_names)),
+    "plain": Variant(1, _trained()),
+    "native names": Variant(1, _trained(change_tensors=pair.native_names)),
     "speculators": Variant(
-        _trained(change_tensors=pair.native_names, change_config=pair.speculators_config)
+        1, _trained(change_tensors=pair.native_names, change_config=pair.speculators_config)
     ),
-    "pickled": Variant(_trained(pickled=True)),
+    "pickled": Variant(1, _trained(pickled=True)),
     "architecture Eagle3Qwen3vlForCausalLM": Variant(
-        _trained(change_config=_architecture("Eagle3Qwen3vlForCausalLM"))
+        1, _trained(change_config=_architecture("Eagle3Qwen3vlForCausalLM"))
     ),
     "architecture LlamaForCausalLM": Variant(
-        _trained(change_config=_architecture("LlamaForCausalLM"))
+        1, _trained(change_config=_architecture("LlamaForCausalLM"))
     ),
-    "no embedding": Variant(_trained(change_tensors=pair.without("embed_tokens.weight"))),
-    "own embedding": Variant(_random()),
-    "no head": Variant(_random(own_head=False), original=True),
+    "no embedding": Variant(2, _trained(change_tensors=pair.without("embed_tokens.weight"))),
+    "own embedding": Variant(2, _random()),
+    "no head": Variant(3, _random(own_head=False), original=True),
     "neither embedding nor head": Variant(
-        _random(own_embedding=False, own_head=False), original=True
+        4, _random(own_embedding=False, own_head=False), original=True
     ),
-    "full head": Variant(_random(draft_vocabulary=None)),
-    "reduced head": Variant(_random(draft_vocabulary=1000)),
-    "norm before fc": Variant(_random(norm_before_fc=True)),
-    "norm per aux state": Variant(_random(fc_norm=True)),
-    "norm output": Variant(_random(extra={"norm_output": True})),
-    "norm before residual": Variant(_random(extra={"norm_before_residual": True})),
-    "one aux state": Variant(_random(aux_states=1, extra={LAYERS: [4]})),
-    "two aux states": Variant(_random(aux_states=2, extra={LAYERS: [1, 6]})),
+    "full head": Variant(3, _random(draft_vocabulary=None)),
+    "reduced head": Variant(3, _random(draft_vocabulary=1000)),
+    "norm before fc": Variant(5, _random(norm_before_fc=True)),
+    "norm per aux state": Variant(5, _random(fc_norm=True)),
+    "norm output": Variant(5, _random(extra={"norm_output": True})),
+    "norm before residual": Variant(5, _random(extra={"norm_before_residual": True})),
+    "one aux state": Variant(6, _random(aux_states=1, extra={LAYERS: [4]})),
+    "two aux states": Variant(6, _random(aux_states=2, extra={LAYERS: [1, 6]})),
     "four aux states": Variant(
-        _random(aux_states=4, extra={"eagle_config": {LAYERS: [0, 2, 5, 7]}})
+        6, _random(aux_states=4, extra={"eagle_config": {LAYERS: [0, 2, 5, 7]}})
     ),
-    "five aux states": Variant(_random(aux_states=5, extra={LAYERS: [0, 1, 3, 5, 7]})),
-    "layer ids null": Variant(_random(extra={LAYERS: None})),
+    "five aux states": Variant(6, _random(aux_states=5, extra={LAYERS: [0, 1, 3, 5, 7]})),
+    "layer ids null": Variant(6, _random(extra={LAYERS: None})),
     "post-norm state": Variant(
-        _random(extra={"eagle_config": {"use_aux_hidden_state": False}}), original=True
+        7, _random(extra={"eagle_config": {"use_aux_hidden_state": False}}), original=True
     ),
     "narrower than the target": Variant(
-        _random(hidden=128, target_hidden=192, heads=2, head_dim=64)
+        8, _random(hidden=128, target_hidden=192, heads=2, head_dim=64)
     ),
-    "two layers": Variant(_random(layers=2)),
-    "other head size": Variant(_random(heads=6, kv_heads=2, head_dim=32)),
+    "two layers": Variant(10, _random(layers=2)),
+    "other head size": Variant(10, _random(heads=6, kv_heads=2, head_dim=32)),
     "mask state": Variant(
+        9,
         _random(mask_hidden=True, extra={"ptd_token_id": 3}),
         speculation={"parallel_drafting": True},
     ),
@@ -137,6 +139,10 @@ FOLDED = (
     "narrower than the target",
     "mask state",
 )
+
+
+def _cases(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, id=f"row {VARIANTS[name].row}-{name}") for name in names]
 
 
 def _jobs(variant: Variant, draft: Path, targets: Targets, rotated: Path) -> list[Job]:
@@ -174,7 +180,8 @@ def outcomes(targets: Targets, tmp_path_factory: pytest.TempPathFactory) -> Outc
     return dict(zip(jobs, run(list(jobs.values())), strict=True))
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.variants
+@pytest.mark.parametrize("name", _cases(VARIANTS))
 def test_proposals_equal_those_on_the_unrotated_target(name: str, outcomes: Outcomes) -> None:
     original, rotated = outcomes[name, "original"], outcomes[name, "rotated"]
     assert rotated.tokens == original.tokens
@@ -183,7 +190,15 @@ def test_proposals_equal_those_on_the_unrotated_target(name: str, outcomes: Outc
     assert "un-rotated before norms and fc" not in original.log
 
 
-@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.variants(6)
+@pytest.mark.parametrize("name", ["plain", "layer ids null"])
+def test_default_layers_are_named(name: str, outcomes: Outcomes) -> None:
+    """The reference target has 8 layers."""
+    assert "layers (2, 4, 5) (the host's default" in outcomes[name, "rotated"].log
+
+
+@pytest.mark.variants
+@pytest.mark.parametrize("name", _cases(FOLDED))
 def test_folded_draft_proposes_the_same(name: str, outcomes: Outcomes) -> None:
     folded, rotated = outcomes[name, "folded"], outcomes[name, "rotated"]
     assert folded.tokens == rotated.tokens
@@ -196,7 +211,9 @@ def test_trained_draft_is_accepted_and_only_when_corrected(
     targets: Targets, outcomes: Outcomes
 ) -> None:
     """Guards the comparison: without the correction proposals differ and are rejected."""
-    (job,) = _jobs(Variant(_trained(), {"mode": "off"}), pair.DRAFT, targets, targets.rotated)[1:]
+    (job,) = _jobs(
+        replace(VARIANTS["plain"], settings={"mode": "off"}), pair.DRAFT, targets, targets.rotated
+    )[1:]
     (off,) = run([job])
     original, corrected = outcomes["plain", "original"], outcomes["plain", "rotated"]
     assert off.tokens == original.tokens
@@ -234,6 +251,7 @@ def test_other_rotations(targets: Targets, tmp_path: Path) -> None:
         assert outcome.proposals == original.proposals
 
 
+@pytest.mark.variants(13)
 @pytest.mark.parametrize("dtype", ["bfloat16"])
 def test_draft_of_another_dtype_is_cast(targets: Targets, tmp_path: Path, dtype: str) -> None:
     """EAGLE#259: float16 and float32 drafts on a bf16 target."""
@@ -270,6 +288,7 @@ def test_compiled_graphs_propose_the_same(
     assert cold.tokens == warm.tokens == expected.tokens
 
 
+@pytest.mark.variants(11)
 def test_quantised_draft_is_corrected_at_run_time(targets: Targets, tmp_path: Path) -> None:
     """int8 ``fc``: its weights need not change, since its input is what is corrected."""
     draft = pair.variant(tmp_path / "draft", pair.quantised, pair.quantised_config)

@@ -20,8 +20,10 @@ from vllm_eagle3_quarot.settings import DISABLE_VARIABLE, SETTINGS_KEY, Settings
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 CHINESE = {
-    "mode": "`runtime`：每一步都把旋转目标的辅助隐藏状态还原；`off`：草稿保持宿主加载后的原样。",
-    "strict": "目标已旋转而草稿无法校正时拒绝启动；为 `false` 时只告警，并在未校正的状态下服务。",
+    "mode": "`runtime`：每一步都把旋转目标的辅助隐藏状态还原；"
+    "`fold`：在严格等价的情况下，加载时一次性改写草稿的投影层；`off`：草稿保持宿主加载后的原样。",
+    "strict": "目标已旋转而草稿无法校正，或无法按所选模式校正时，拒绝启动；为 `false` 时只告警，"
+    "并在未校正的状态下服务；若只是无法 `fold`，则改为在运行时校正。",
     "rotation": "旋转矩阵文件（safetensors，张量 `global_rotation`，fp32 `[H, H]`），"
     "用于自身不带旋转矩阵的目标。",
     "original_model": "未旋转模型的目录或 hub id。只读取它的最终 norm，"

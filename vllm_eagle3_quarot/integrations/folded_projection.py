@@ -120,11 +120,14 @@ class ProjectionFold:
 
 
 def _fold_in_place(weight: torch.Tensor, rotation: Rotation, scale: torch.Tensor | None) -> None:
-    """``W diag(c) B`` in place: a block of rows at a time, in fp32, with one cast back."""
+    """``W diag(c) B`` in place: a block of rows at a time, in fp32, with one cast back.
+
+    On the CPU: fp32 products of accelerators may be allowed to round their inputs.
+    """
     arithmetic = torch.promote_types(weight.dtype, torch.float32)
     for start, stop in row_blocks(*weight.shape):
         rows = weight[start:stop]
-        rows.copy_(fold_projection(rows, rotation, scale, arithmetic=arithmetic))
+        rows.copy_(fold_projection(rows.cpu(), rotation, scale, arithmetic=arithmetic))
 
 
 def _norm_names(inner: Any) -> list[str]:

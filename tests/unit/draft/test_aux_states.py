@@ -30,6 +30,7 @@ def _draft(
     return DraftFacts(folder)
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize(
     ("config", "layers"),
     [
@@ -50,6 +51,7 @@ def test_three_states_and_the_places_of_layer_ids(
     assert aux_states_of(_draft(tmp_path, 3 * H, config), H) == AuxStates(3, layers)
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("ids", [{}, {IDS: None}, {"eagle_config": {}}], ids=str)
 def test_default_is_named_when_the_draft_names_no_layers(
     tmp_path: Path, ids: dict[str, Any]
@@ -61,6 +63,7 @@ def test_default_is_named_when_the_draft_names_no_layers(
     assert str(aux_states_of(named, H, depth=36)).endswith("of layers (1, 4, 7)")
 
 
+@pytest.mark.variants(6)
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
 @pytest.mark.parametrize("name", ["fc.weight", "model.fc.weight"])
 def test_count_is_the_width_of_the_projection(tmp_path: Path, count: int, name: str) -> None:

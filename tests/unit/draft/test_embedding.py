@@ -31,10 +31,12 @@ def _choose(
     )
 
 
+@pytest.mark.variants(2)
 def test_draft_without_a_table_shares(tmp_path: Path) -> None:
     assert _choose(tmp_path, None) == "shared"
 
 
+@pytest.mark.variants(2)
 def test_copy_of_the_original_table_shares(tmp_path: Path) -> None:
     assert _choose(tmp_path, embedding(96, 64)) == "shared"
 
@@ -47,6 +49,7 @@ def test_one_row_that_was_trained_further_keeps_the_draft_table(tmp_path: Path, 
     assert _choose(tmp_path, table) == "own"
 
 
+@pytest.mark.variants(2)
 def test_fine_tuned_table_is_kept(tmp_path: Path) -> None:
     assert _choose(tmp_path, embedding(96, 64) + 0.2 * embedding(96, 64, seed=8)) == "own"
 
@@ -84,6 +87,7 @@ def test_draft_already_in_the_rotated_basis_is_refused(tmp_path: Path) -> None:
         _choose(tmp_path, embedding(96, 64) @ Q)
 
 
+@pytest.mark.variants(2)
 @pytest.mark.parametrize(("strict", "choice"), [(True, "shared"), (False, "own")])
 def test_random_table_warns(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, strict: bool, choice: str

@@ -55,6 +55,7 @@ def _add(folder: Path, **tensors: torch.Tensor) -> None:
     save_file({**load_file(path), **{k.replace("__", "."): v for k, v in tensors.items()}}, path)
 
 
+@pytest.mark.variants(3)
 @pytest.mark.parametrize("nested", [False, True])
 def test_from_the_original_checkpoint(tmp_path: Path, q: torch.Tensor, nested: bool) -> None:
     write_target(tmp_path / "target", q)
@@ -64,12 +65,14 @@ def test_from_the_original_checkpoint(tmp_path: Path, q: torch.Tensor, nested: b
     assert str(original) in found.source
 
 
+@pytest.mark.variants(3)
 def test_from_the_draft(tmp_path: Path, q: torch.Tensor) -> None:
     write_target(tmp_path / "target", q)
     found = _find(tmp_path, q, verifier_norm__weight=_scale(q.shape[0]))
     assert torch.equal(found.scale, _scale(q.shape[0]))
 
 
+@pytest.mark.variants(3)
 def test_from_the_rotated_norm_of_the_export(tmp_path: Path, q: torch.Tensor) -> None:
     """vllm-project/vllm-ascend#7139: such exports keep Qᵀ diag(g) Q for heads after the norm."""
     target = write_target(tmp_path / "target", q)
@@ -90,6 +93,7 @@ def test_rotated_norm_of_another_rotation_is_not_believed(tmp_path: Path) -> Non
         _find(tmp_path, q)
 
 
+@pytest.mark.variants(3)
 def test_from_tied_tables(tmp_path: Path, q: torch.Tensor) -> None:
     """Untied by the quantiser, but made from one table: the ratio of the columns is the scale."""
     size = q.shape[0]
@@ -100,6 +104,7 @@ def test_from_tied_tables(tmp_path: Path, q: torch.Tensor) -> None:
     assert torch.allclose(_find(tmp_path, q).scale, _scale(size), rtol=BF16)
 
 
+@pytest.mark.variants(3)
 def test_without_a_source_the_remedy_is_named(tmp_path: Path, q: torch.Tensor) -> None:
     write_target(tmp_path / "target", q)
     with pytest.raises(UnsupportedPairError, match="original_model"):

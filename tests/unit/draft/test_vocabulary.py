@@ -31,12 +31,14 @@ def _draft(folder: Path, head: int, **tensors: torch.Tensor) -> DraftFacts:
     return DraftFacts(folder)
 
 
+@pytest.mark.variants(14)
 def test_offsets_with_and_without_marks(tmp_path: Path) -> None:
     verify_vocabulary(_draft(tmp_path, 8, d2t=OFFSETS, t2d=_marks()))
     verify_maps(OFFSETS, None, TOTAL, "draft")
     verify_maps(OFFSETS.int(), _marks().to(torch.uint8), TOTAL, "draft")
 
 
+@pytest.mark.variants(14)
 def test_full_vocabulary_needs_no_map_and_allows_zeros(tmp_path: Path) -> None:
     verify_vocabulary(_draft(tmp_path, TOTAL))
     zeros = torch.zeros(TOTAL, dtype=torch.long)
@@ -55,6 +57,7 @@ def _with(index: int, value: int) -> torch.Tensor:
     return changed
 
 
+@pytest.mark.variants(14)
 @pytest.mark.parametrize(
     ("offsets", "marks", "reason"),
     [
@@ -77,17 +80,20 @@ def test_maps_that_cannot_be_right(
     assert "the draft folder" in str(caught.value)
 
 
+@pytest.mark.variants(14)
 def test_absolute_ids_of_a_full_vocabulary_are_named() -> None:
     every = torch.arange(TOTAL)
     with pytest.raises(UnsupportedPairError, match="holds target ids"):
         verify_maps(every, torch.ones(TOTAL, dtype=torch.bool), TOTAL, "draft")
 
 
+@pytest.mark.variants(14)
 def test_missing_map_of_a_reduced_head(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedPairError, match="8 of 40 words but there is no 'd2t'"):
         verify_vocabulary(_draft(tmp_path, 8))
 
 
+@pytest.mark.variants(14)
 def test_map_of_another_head(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedPairError, match=r"'d2t' has shape \(7,\).*8 words"):
         verify_vocabulary(_draft(tmp_path, 8, d2t=OFFSETS[:7].contiguous()))
