@@ -1,23 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exact fold of ``Q`` into what reads aux hidden states: pure algebra on tensors.
 
-A slices of H channels pass through ``B = I_A ⊗ Q``, which is never built: ``h' = h B``. Without a
-norm in front of it, the projection ``W`` becomes ``W' = W B``::
+A draft computes ``fc(norm(h))`` of A concatenated states ``h`` ``[A·H]``. On a rotated target it
+gets ``h' = h blockdiag(Q, …, Q)`` instead. RMSNorm's scalar is the same for ``h`` and ``h'``; its
+per-channel scale ``gamma`` is not, so it moves into the projection first::
 
-    h Wᵀ = h' Bᵀ Wᵀ = h' (W B)ᵀ
+    fc'   = fc diag(gamma) blockdiag(Q, …, Q)        and gamma := 1
+    mask' = mask blockdiag(Q, …, Q)
 
-An RMSNorm of scale ``c`` in front of it gives ``h diag(c) / r(h)`` with ``r(h)² = mean(h²) + eps``.
-``B`` is orthogonal over all A·H channels and over each slice, so ``r(h') = r(h)``, for one norm of
-the concatenation (``norm_before_fc``) as for one per slice (``fc_norm``). Only ``c`` does not
-commute with ``B``: it moves into the columns of ``W``, and ones stay behind in the norm::
-
-    h diag(c) Wᵀ / r(h) = h' (W diag(c) B)ᵀ / r(h')        W' = W diag(c) B,   c' = 1
-
-Two norms one after the other are another matter: the scale of the first is part of what the second
-measures, and cannot leave it.
-
-The mask state ``m`` of parallel drafting was never rotated but meets the same projection, so
-``m' = m B`` keeps its combination ``m Wᵀ = m' W'ᵀ``.
+``mask`` is a learned state that takes the place of ``h`` in parallel drafting. The block diagonal
+is never built: each of the A slices is multiplied by itself.
 """
 
 from __future__ import annotations
@@ -35,40 +27,68 @@ def fold_projection(
     *,
     arithmetic: torch.dtype = torch.float64,
 ) -> torch.Tensor:
-    """Return ``W diag(c) B`` in the dtype ``arithmetic``.
+    """Return ``fc diag(gamma) blockdiag(Q, …, Q)`` in the dtype ``arithmetic``.
 
     Args:
-        weight: ``W`` or some of its rows, ``[R, A·H]``, any float dtype.
-        rotation: ``Q``.
-        scale: ``c`` ``[A·H]`` of the norm in front, None when there is none.
-        arithmetic: float64 or float32.
+        weight: ``fc`` or some of its rows, ``[R, A·H]``, any float dtype.
+        scale: ``gamma`` ``[A·H]``, None for a draft without a norm before ``fc``.
+        arithmetic: float64, or float32 where a device has no other.
 
     Raises:
         RotationError: the width is no multiple of ``H``, or ``scale`` has another width.
     """
     wide = weight.to(arithmetic)
     if scale is not None:
-        if scale.numel() != weight.shape[-1]:
-            raise RotationError(
-                f"the norm before the projection has {scale.numel()} channels, the projection "
-                f"{weight.shape[-1]}"
-            )
-        wide = wide * scale.flatten().to(wide)
-    return fold_state(wide, rotation, arithmetic=arithmetic)
+        wide = wide * _checked(scale, weight.shape[-1]).to(wide)
+    return _slice_by_slice(wide, rotation, inverse=False)
+
+
+def unfold_projection(
+    weight: torch.Tensor,
+    rotation: Rotation,
+    scale: torch.Tensor | None = None,
+    *,
+    arithmetic: torch.dtype = torch.float64,
+) -> torch.Tensor:
+    """Return ``fc`` for ``weight = fc'``: the inverse of :func:`fold_projection`.
+
+    A column whose ``gamma`` is zero was lost in the fold and is never used: it becomes zero.
+
+    Raises:
+        RotationError: as :func:`fold_projection`.
+    """
+    wide = _slice_by_slice(weight.to(arithmetic), rotation, inverse=True)
+    if scale is not None:
+        divisor = _checked(scale, weight.shape[-1]).to(wide)
+        wide = torch.where(divisor == 0, 0.0, wide / divisor)
+    return wide
 
 
 def fold_state(
     state: torch.Tensor, rotation: Rotation, *, arithmetic: torch.dtype = torch.float64
 ) -> torch.Tensor:
-    """Return ``state B`` for ``state`` ``[..., A·H]``, in the dtype ``arithmetic``.
+    """Return ``state blockdiag(Q, …, Q)`` for ``state`` ``[..., A·H]``, in ``arithmetic``.
 
     Raises:
         RotationError: the width is no multiple of ``H``.
     """
-    if state.dim() == 0 or state.shape[-1] % rotation.size:
+    return _slice_by_slice(state.to(arithmetic), rotation, inverse=False)
+
+
+def _slice_by_slice(wide: torch.Tensor, rotation: Rotation, *, inverse: bool) -> torch.Tensor:
+    if wide.dim() == 0 or wide.shape[-1] % rotation.size:
         raise RotationError(
-            f"a tensor of shape {tuple(state.shape)} is not made of hidden states of "
+            f"a tensor of shape {tuple(wide.shape)} is not made of hidden states of "
             f"{rotation.size} channels; the draft was made for another target"
         )
-    slices = state.to(arithmetic).reshape(*state.shape[:-1], -1, rotation.size)
-    return rotation.rotate(slices).reshape(state.shape)
+    slices = wide.reshape(*wide.shape[:-1], -1, rotation.size)
+    product = rotation.unrotate(slices) if inverse else rotation.rotate(slices)
+    return product.reshape(wide.shape)
+
+
+def _checked(scale: torch.Tensor, width: int) -> torch.Tensor:
+    if scale.numel() != width:
+        raise RotationError(
+            f"the norm before the projection has {scale.numel()} channels, the projection {width}"
+        )
+    return scale.flatten()

@@ -1,8 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mode ``fold``: the projection of a loaded draft is changed once, and no step does extra work.
 
-Exact is only what vllm_eagle3_quarot/draft/fold.py shows to be. Everything else is refused while
-the draft is built, or, when settings are not strict, corrected at run time, which is always right.
+With ``B = blockdiag(Q, …, Q)`` over the A slices and ``h' = h B``, the projection ``W`` of a draft
+without a norm in front of it becomes ``W B``, since ``h Wᵀ = h' Bᵀ Wᵀ``. An RMSNorm in front,
+``h diag(c) / r(h)`` with ``r(h)² = mean(h²) + eps``, does not stand in the way: ``B`` is orthogonal
+over all A·H channels and over each slice, so ``r(h') = r(h)`` for one norm of the concatenation
+(``norm_before_fc``) as for one per slice (``fc_norm``). Only ``c`` does not commute with ``B``; it
+moves into the columns of ``W`` and leaves ones behind (vllm_eagle3_quarot/draft/fold.py)::
+
+    h diag(c) Wᵀ / r(h) = h' (W diag(c) B)ᵀ / r(h')
+
+The mask state of parallel drafting was never rotated but meets the same ``W``: ``m' = m B``.
+
+Exact is no more than that. Two norms one after the other are not: the scale of the first is part of
+what the second measures. A quantised ``W`` is not, nor is a draft whose input meets no projection.
+These are refused while the draft is built, or, when settings are not strict, corrected at run time,
+which is always right.
 """
 
 from __future__ import annotations
