@@ -153,11 +153,11 @@ def test_host_that_does_not_share_its_head_is_refused(
 ) -> None:
     """vllm-ascend shares heads for other methods only; the draft's would stay uninitialised."""
     from vllm_eagle3_quarot.errors import UnsupportedPairError
-    from vllm_eagle3_quarot.integrations import engine_config
+    from vllm_eagle3_quarot.integrations import host_limits
 
     q = ROTATIONS["hadamard"]
     files = _write(tmp_path, q, DraftSpec(own_head=False), embedding(VOCABULARY, 64))
-    monkeypatch.setattr(engine_config, "_leaves_heads_uninitialised", lambda: True)
+    monkeypatch.setattr(host_limits, "leaves_heads_uninitialised", lambda: True)
     settings = {"original_model": str(files["original"])}
     with (
         pytest.raises(UnsupportedPairError, match="own lm_head"),

@@ -34,17 +34,35 @@ def complete_target(folder: Path) -> Path:
 
 
 @contextmanager
-def loaded_draft(
+def loaded_draft(target: Path, draft: Path, **options: Any) -> Iterator[torch.nn.Module]:
+    """The draft as the engine's worker would have it after loading, before anything is shared.
+
+    The caller decides by ``plugin.register()`` whether it is ours or the host's. Options are those
+    of :func:`configured_engine`.
+    """
+    from vllm.model_executor.model_loader import get_model
+
+    with configured_engine(target, draft, **options) as vllm_config:
+        yield get_model(
+            vllm_config=vllm_config,
+            model_config=vllm_config.speculative_config.draft_model_config,
+        )
+
+
+@contextmanager
+def configured_engine(
     target: Path,
     draft: Path,
     *,
     settings: dict[str, Any] | None = None,
     dtype: str = "float32",
     parallel_drafting: bool = False,
-) -> Iterator[torch.nn.Module]:
-    """The draft as the engine's worker would have it after loading, before anything is shared.
+    speculation: dict[str, Any] | None = None,
+    pipeline_stages: int = 1,
+) -> Iterator[Any]:
+    """vLLM's configuration, current, in a distributed environment of this process alone.
 
-    The caller decides by ``plugin.register()`` whether it is ours or the host's.
+    With several ``pipeline_stages`` the configuration says so, but this process is the only one.
     """
     from vllm.config import set_current_vllm_config
     from vllm.distributed import (
@@ -53,12 +71,8 @@ def loaded_draft(
         initialize_model_parallel,
     )
     from vllm.engine.arg_utils import EngineArgs
-    from vllm.model_executor.model_loader import get_model
     from vllm.utils.network_utils import get_open_port
 
-    speculation = {"method": "eagle3", "model": str(draft), "num_speculative_tokens": 3}
-    if parallel_drafting:
-        speculation["parallel_drafting"] = True
     vllm_config = EngineArgs(
         model=str(target),
         skip_tokenizer_init=True,
@@ -67,18 +81,22 @@ def loaded_draft(
         max_model_len=64,
         max_num_batched_tokens=512,
         max_num_seqs=4,
-        speculative_config=speculation,
+        speculative_config={
+            "method": "eagle3",
+            "model": str(draft),
+            "num_speculative_tokens": 3,
+            **({"parallel_drafting": True} if parallel_drafting else {}),
+            **(speculation or {}),
+        },
         additional_config={"eagle3_quarot": settings} if settings is not None else {},
     ).create_engine_config()
+    vllm_config.parallel_config.pipeline_parallel_size = pipeline_stages
     with set_current_vllm_config(vllm_config):
         init_distributed_environment(
             1, 0, f"tcp://127.0.0.1:{get_open_port()}", local_rank=0, backend="gloo"
         )
         initialize_model_parallel(1)
         try:
-            yield get_model(
-                vllm_config=vllm_config,
-                model_config=vllm_config.speculative_config.draft_model_config,
-            )
+            yield vllm_config
         finally:
             cleanup_dist_env_and_memory()

@@ -17,6 +17,7 @@ from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
+from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
@@ -43,10 +44,12 @@ class Correction:
         draft: folder of the draft.
         rotation: ``Q``.
         aux: the draft's aux hidden states; corrected in every case.
-        embedding: ``shared``: rows of the target's table are un-rotated when looked up.
+        embedding: ``shared``: rows of the target's table are un-rotated when looked up; ``copied``:
+            the draft's table is filled with the target's, un-rotated.
         head: ``shared``: the draft's output is divided by the final norm's scale and rotated before
             it meets the target's head.
         final_norm: that scale, when something needs it.
+        copied_embedding: where the copied table comes from.
     """
 
     mode: Literal["runtime", "fold"]
@@ -57,11 +60,12 @@ class Correction:
     embedding: Choice
     head: Choice
     final_norm: FinalNorm | None
+    copied_embedding: CopiedEmbedding | None = None
 
     @property
     def acts_on_steps(self) -> bool:
         """True when a served step needs ``Q``; else everything happened while loading."""
-        return self.mode == "runtime" or self.embedding != "own" or self.head != "own"
+        return self.mode == "runtime" or "shared" in (self.embedding, self.head)
 
     def summary(self, table_bytes: int = 0) -> str:
         """One line for the log: the pair, ``Q``, what is corrected, and what it takes.
@@ -76,6 +80,8 @@ class Correction:
         embedding = "its own embedding"
         if self.embedding == "shared":
             embedding = "the target's embedding (shared, un-rotated at look-up)"
+        elif self.embedding == "copied":
+            embedding = "a copy of the target's embedding (un-rotated, from its files)"
         head = "its own lm_head"
         if self.head == "shared":
             head = "the target's lm_head (shared, entered through the final norm's scale and Q)"
@@ -93,7 +99,7 @@ class Correction:
             signs, factor, _ = self.rotation.plan
             scale = 0 if self.final_norm is None else self.final_norm.scale.nbytes
             taken = f"{_mebibytes(signs.nbytes + factor.nbytes + scale)} for Q"
-        if self.embedding == "own":
+        if self.embedding != "shared":
             return f"{taken}, {_mebibytes(table_bytes)} for the draft's own token table"
         return f"{taken}, no second token table ({_mebibytes(table_bytes)} saved)"
 
@@ -103,11 +109,17 @@ def _mebibytes(count: int) -> str:
 
 
 def correction_of(
-    target: Path, draft: str, settings: Settings, draft_revision: str | None = None
+    target: Path,
+    draft: str,
+    settings: Settings,
+    draft_revision: str | None = None,
+    *,
+    pipeline_stages: int = 1,
 ) -> Correction | None:
     """Return what ``draft`` needs on ``target``, None when there is nothing to do.
 
-    ``draft`` is a folder or a hub id; it is not looked at unless the target is rotated.
+    ``draft`` is a folder or a hub id; it is not looked at unless the target is rotated. With
+    several ``pipeline_stages`` the draft runs where the target has a head, but no token table.
 
     None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
     cannot be corrected and ``strict`` is off (then a warning has been logged).
@@ -125,7 +137,7 @@ def correction_of(
         if rotation is None:
             return None
         facts_of_draft = DraftFacts(model_folder(draft, draft_revision))
-        return _correct(facts, facts_of_draft, rotation, settings)
+        return _correct(facts, facts_of_draft, rotation, settings, pipeline_stages)
     except QuaRotError as error:
         tolerate(error, settings)
         return None
@@ -185,7 +197,11 @@ def _looks_rotated(target: TargetFacts) -> bool:
 
 
 def _correct(
-    target: TargetFacts, draft: DraftFacts, rotation: Rotation, settings: Settings
+    target: TargetFacts,
+    draft: DraftFacts,
+    rotation: Rotation,
+    settings: Settings,
+    pipeline_stages: int,
 ) -> Correction:
     width = draft.config.get("target_hidden_size") or draft.config.get("hidden_size")
     if width != rotation.size:
@@ -196,6 +212,10 @@ def _correct(
     aux = aux_states_of(draft, rotation.size, target.layer_count)
     verify_vocabulary(draft)
     embedding = choose_embedding(target, draft, rotation, strict=settings.strict)
+    copied_embedding = None
+    if embedding == "shared" and pipeline_stages > 1:
+        embedding = "copied"
+        copied_embedding = CopiedEmbedding.of(target, rotation, draft.vocabulary or 0)
     head: Choice = "own" if draft.has(HEAD) else "shared"
     final_norm = None
     if head == "shared" or aux.count == 0:
@@ -211,4 +231,5 @@ def _correct(
         embedding=embedding,
         head=head,
         final_norm=final_norm,
+        copied_embedding=copied_embedding,
     )

@@ -5,6 +5,9 @@ A shared table costs no memory: rows of the target's ``E' = E Q`` are un-rotated
 looked up. So the target's is taken when the draft has none, and also when the draft's copy is the
 original table all the same. A table of the draft's own that differs is what it was trained with and
 is kept.
+
+On a later stage of a pipeline there is no target table to share: what would be shared is then
+copied, un-rotated, from the target's files (:mod:`vllm_eagle3_quarot.draft.copied_embedding`).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 
 logger = logging.getLogger("vllm.eagle3_quarot")
 
-Choice = Literal["own", "shared"]
+Choice = Literal["own", "shared", "copied"]
 
 #: Largest relative error of a row ``E'[i] Qᵀ`` against the draft's row at which both are the same
 #: original: one rounding of each to bf16 leaves 2e-3 to 3e-3, training moves rows further.

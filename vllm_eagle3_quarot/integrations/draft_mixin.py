@@ -26,6 +26,7 @@ from vllm_eagle3_quarot import ops
 from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, ROLES, VERIFIER_HEAD, VERIFIER_NORM
 from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import QuaRotError
+from vllm_eagle3_quarot.integrations.copied_embedding import fill_embedding
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
 from vllm_eagle3_quarot.integrations.folded_projection import ProjectionFold, settle_mode
 from vllm_eagle3_quarot.integrations.original_loaders import original_loader
@@ -113,6 +114,8 @@ class QuaRotDraftMixin(_HostDraft):
             own = self._quarot_fold.watched(own)
         original = original_loader(type(self))
         loaded = super().load_weights(own) if original is None else original(self, own)
+        if correction.copied_embedding is not None:
+            fill_embedding(self.model.embed_tokens, correction.copied_embedding)
         if self._quarot_fold is not None:
             self._quarot_fold.finish(self)
         table = getattr(self.model.embed_tokens, "weight", None)
@@ -178,9 +181,9 @@ class _OnDevice:
 def _own_weights(
     weights: Iterable[tuple[str, torch.Tensor]], correction: Correction
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Drop left-overs of training that no host knows, and a table equal to the target's."""
+    """Drop left-overs of training that no host knows, and a table that the target's replaces."""
     dropped = {*ROLES[VERIFIER_NORM], *ROLES[VERIFIER_HEAD]}
-    if correction.embedding == "shared":
+    if correction.embedding != "own":
         dropped.update(ROLES[EMBEDDING])
     for name, tensor in weights:
         if name not in dropped:

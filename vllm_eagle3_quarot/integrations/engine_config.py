@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.draft.correction import Correction, correction_of, tolerate
-from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
+from vllm_eagle3_quarot.errors import CheckpointError
+from vllm_eagle3_quarot.integrations.host_limits import refusal_of
 from vllm_eagle3_quarot.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,22 +34,18 @@ def correction_for(vllm_config: VllmConfig) -> Correction | None:
     if target is None:
         return None
     draft = speculation.draft_model_config
-    correction = correction_of(target, draft.model, settings, draft.revision)
-    if correction is None or correction.head == "own" or not _leaves_heads_uninitialised():
-        return correction
-    error = UnsupportedPairError(
-        f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the target's "
-        "to an Eagle3 draft (it keeps uninitialised memory, on any target). Use a draft with its "
-        "own lm_head"
+    correction = correction_of(
+        target,
+        draft.model,
+        settings,
+        draft.revision,
+        pipeline_stages=vllm_config.parallel_config.pipeline_parallel_size,
     )
+    error = None if correction is None else refusal_of(vllm_config, correction)
+    if error is None:
+        return correction
     tolerate(error, settings)
     return None
-
-
-def _leaves_heads_uninitialised() -> bool:
-    from vllm.platforms import current_platform
-
-    return bool(current_platform.device_type == "npu")
 
 
 def _target_folder(model: str, revision: str | None) -> Path | None:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts and options under which a draft is run past the places where we correct it.
+
+An uncorrected place is invisible but for its acceptance rate, so such a pair is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vllm_eagle3_quarot.draft.correction import Correction
+from vllm_eagle3_quarot.errors import UnsupportedPairError
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+
+def refusal_of(vllm_config: VllmConfig, correction: Correction) -> UnsupportedPairError | None:
+    """Return why this host cannot serve the corrected draft, None when it can."""
+    if correction.head == "shared" and leaves_heads_uninitialised():
+        return UnsupportedPairError(
+            f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the "
+            "target's to an Eagle3 draft (it keeps uninitialised memory, on any target). Use a "
+            "draft with its own lm_head"
+        )
+    if correction.head == "shared" and _takes_tokens_without_logits(vllm_config):
+        return UnsupportedPairError(
+            f"{correction.draft}: the draft has no lm_head, and with 'use_local_argmax_reduction' "
+            "draft tokens are taken from the target's head without the logits that are corrected. "
+            "Remove 'use_local_argmax_reduction' from --speculative-config"
+        )
+    if correction.aux.count == 0 and runs_on_second_runner(vllm_config):
+        return UnsupportedPairError(
+            f"{correction.draft}: the draft takes the target's post-norm state, which vLLM's model "
+            "runner V2 hands over without asking the draft's class, so it would stay rotated. Set "
+            "VLLM_USE_V2_MODEL_RUNNER=0"
+        )
+    return None
+
+
+def leaves_heads_uninitialised() -> bool:
+    """True on vllm-ascend, which shares a target's head with other kinds of draft only."""
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.device_type == "npu")
+
+
+def runs_on_second_runner(vllm_config: VllmConfig) -> bool:
+    """True where the engine will build model runner V2; hosts without one do not say."""
+    return bool(getattr(vllm_config, "use_v2_model_runner", False))
+
+
+def _takes_tokens_without_logits(vllm_config: VllmConfig) -> bool:
+    return bool(getattr(vllm_config.speculative_config, "use_local_argmax_reduction", False))
