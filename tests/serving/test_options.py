@@ -36,6 +36,11 @@ def test_draft_and_plugin_settings_are_json() -> None:
     }
 
 
+def test_further_arguments_come_last_so_that_they_win() -> None:
+    options = ServeOptions(target=Path("/t"), arguments=("--max-num-batched-tokens", "64"))
+    assert options.command(8123)[-2:] == ["--max-num-batched-tokens", "64"]
+
+
 def test_the_callers_environment_wins_over_defaults_and_the_servers_own_over_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

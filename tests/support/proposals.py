@@ -3,7 +3,8 @@
 
 ``python -m tests.support.proposals FILE`` reads a list of jobs, builds vLLM's engine for each,
 completes prompts greedily, records every token that the proposer returned and prints one line of
-JSON per job.
+JSON per job. Engines of several processes are asked through a worker extension, which is vLLM's own
+way to call a method on every rank.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ MARK = "PROPOSALS "
 
 @dataclass(frozen=True)
 class Job:
-    """One engine and what it has to complete; without a draft it looks for repeated n-grams."""
+    """One engine and what it has to complete; without a draft it looks for repeated n-grams.
+
+    ``engine`` is passed to vLLM as it is, ``environment`` set while the engine is built and runs.
+    ``requests`` says per prompt what is special about it: ``lora``, the folder of an adapter, or
+    ``schema``, the JSON schema that the completion has to follow.
+    """
 
     target: str
     draft: str | None
@@ -45,6 +51,9 @@ class Job:
     enforce_eager: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
     speculation: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    requests: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -53,13 +62,19 @@ class Outcome:
 
     Attributes:
         tokens: completed token ids per prompt.
+        texts: the same as text.
+        cached: tokens of each prompt that came from the prefix cache.
         proposals: token ids that the proposer returned, call by call.
+        ranks: decisions and proposals of every rank, see tests.support.recorder.
         modules: modules of this package that the process has imported so far.
         log: the engine's output.
     """
 
     tokens: list[list[int]]
+    texts: list[str]
+    cached: list[int]
     proposals: list[list[list[int]]]
+    ranks: list[dict[str, Any]]
     modules: list[str]
     log: str
 
@@ -74,8 +89,8 @@ class Outcome:
         return (generated - calls) / (calls * depth)
 
 
-def run(jobs: Sequence[Job]) -> list[Outcome]:
-    """Run ``jobs`` in one process, beside the test's own.
+def run(jobs: Sequence[Job], program: str = "tests.support.proposals") -> list[Outcome]:
+    """Run ``jobs`` in one process, beside the test's own; ``program`` is the module that it runs.
 
     Raises:
         RuntimeError: an engine failed; the message ends with its output.
@@ -84,7 +99,7 @@ def run(jobs: Sequence[Job]) -> list[Outcome]:
         json.dump([asdict(job) for job in jobs], file)
         file.flush()
         result = subprocess.run(
-            [sys.executable, "-m", "tests.support.proposals", file.name],
+            [sys.executable, "-m", program, file.name],
             cwd=Path(__file__).parents[2],
             env={**os.environ, **ENVIRONMENT},
             stdout=subprocess.PIPE,
@@ -119,40 +134,68 @@ def main(jobs: Sequence[Job]) -> None:
 
 
 def _complete(job: Job) -> dict[str, Any]:
-    from vllm import LLM, SamplingParams
+    from vllm import LLM
 
-    engine = LLM(
-        model=job.target,
-        dtype=job.dtype,
-        enforce_eager=job.enforce_eager,
-        max_model_len=512,
-        max_num_seqs=4,
-        distributed_executor_backend="uni",
-        speculative_config={
+    os.environ.update(job.environment)
+    arguments: dict[str, Any] = {
+        "model": job.target,
+        "dtype": job.dtype,
+        "enforce_eager": job.enforce_eager,
+        "max_model_len": 512,
+        "max_num_seqs": 4,
+        "distributed_executor_backend": "uni",
+        "worker_extension_cls": "tests.support.recorder.Recorder",
+        "speculative_config": {
             **({"method": "eagle3", "model": job.draft} if job.draft else {"method": "ngram"}),
             "num_speculative_tokens": job.num_speculative_tokens,
             **job.speculation,
         },
-        additional_config={"eagle3_quarot": job.settings},
-    )
-    drafter = engine.llm_engine.model_executor.driver_worker.worker.model_runner.drafter
-    proposals: list[list[list[int]]] = []
-    propose = drafter.propose
-
-    def recorded(*arguments: Any, **options: Any) -> Any:
-        proposed = propose(*arguments, **options)
-        proposals.append(proposed if isinstance(proposed, list) else proposed.tolist())
-        return proposed
-
-    drafter.propose = recorded
-    parameters = SamplingParams(temperature=0.0, max_tokens=job.max_tokens, ignore_eos=True)
-    tokens = [
-        list(engine.generate([prompt], parameters, use_tqdm=False)[0].outputs[0].token_ids)
-        for prompt in job.prompts
+        "additional_config": {"eagle3_quarot": job.settings},
+    }
+    engine = LLM(**{**arguments, **job.engine})
+    engine.collective_rpc("start_recording")
+    requests = job.requests or [{}] * len(job.prompts)
+    answers = [
+        _ask(engine, prompt, job.max_tokens, **request)
+        for prompt, request in zip(job.prompts, requests, strict=True)
     ]
+    ranks = engine.collective_rpc("recording")
     engine.llm_engine.engine_core.shutdown()
+    for name in job.environment:
+        os.environ.pop(name)
     modules = sorted(name for name in sys.modules if name.startswith("vllm_eagle3_quarot"))
-    return {"tokens": tokens, "proposals": proposals, "modules": modules}
+    # Drafts live on the last stage of a pipeline.
+    proposals = ranks[-1]["proposals"]
+    return {
+        "tokens": [list(answer.outputs[0].token_ids) for answer in answers],
+        "texts": [answer.outputs[0].text for answer in answers],
+        "cached": [answer.num_cached_tokens for answer in answers],
+        "proposals": proposals,
+        "ranks": ranks,
+        "modules": modules,
+    }
+
+
+def _ask(
+    engine: Any,
+    prompt: str,
+    max_tokens: int,
+    lora: str | None = None,
+    schema: dict[str, Any] | None = None,
+) -> Any:
+    from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest
+    from vllm.sampling_params import StructuredOutputsParams
+
+    parameters = SamplingParams(
+        temperature=0.0,
+        max_tokens=max_tokens,
+        ignore_eos=schema is None,
+        structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
+    )
+    adapter = None if lora is None else LoRARequest("adapter", 1, lora)
+    (answer,) = engine.generate([prompt], parameters, use_tqdm=False, lora_request=adapter)
+    return answer
 
 
 if __name__ == "__main__":

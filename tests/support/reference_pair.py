@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 PAIR = Path(__file__).parents[1] / "fixtures" / "reference_pair"
 FLOAT_TARGET = PAIR / "target"
+ROTATED_TARGET = PAIR / "target-w8a8-quarot"
 DRAFT = PAIR / "draft"
 
 Tensors = dict[str, torch.Tensor]

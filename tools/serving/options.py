@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class ServeOptions:
         plugin: the ``eagle3_quarot`` object of ``--additional-config``; None leaves the flag out.
         dtype: vLLM's ``--dtype``.
         max_num_seqs: requests decoded together at most.
+        arguments: further arguments of the command; they win over the ones from here.
         environment: variables that this server gets, whatever the caller's environment says.
     """
 
@@ -47,6 +48,7 @@ class ServeOptions:
     plugin: Mapping[str, object] | None = None
     dtype: str = "bfloat16"
     max_num_seqs: int = 8
+    arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, port: int) -> list[str]:
@@ -72,7 +74,7 @@ class ServeOptions:
             command += ["--speculative-config", json.dumps(speculation)]
         if self.plugin is not None:
             command += ["--additional-config", json.dumps({"eagle3_quarot": dict(self.plugin)})]
-        return command
+        return [*command, *self.arguments]
 
     def full_environment(self) -> dict[str, str]:
         """Return the server's environment: defaults, then the caller's, then this server's own."""

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One server with much switched on at once: each kind of request drafts as well as a plain one.
+
+Two data-parallel engines, prefix caching, chunked prefill, structured output and LoRA, on the float
+target rotated here, since vLLM adds LoRA to float layers. That every proposal is the unrotated
+target's is tested in tests/engine/test_features.py; this is the same over HTTP, by the server's own
+metrics.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.served import DTYPE
+from tests.support.lora import write_adapter
+from tests.support.rotated_copy import rotated_copy
+from tests.support.rotations import real_rotation
+from tools.serving import ReferencePair, ServeOptions, Server, SpecCounters
+from tools.serving.client import connect
+from tools.serving.options import MODEL
+
+ADAPTER = "adapter"
+ENGINES = 2
+MAX_TOKENS = 48
+MOST_TOKENS_AT_ONCE = 64
+
+WORKING_FIRST_POSITION = 0.8
+"""What the reference pair reaches on its own texts (tests/e2e/test_plugin_on.py)."""
+
+BROKEN_MEAN_LENGTH = 1.2
+"""What an uncorrected draft stays below (tests/e2e/test_plugin_off.py)."""
+
+STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"tame": {"type": "boolean"}, "animal": {"enum": ["goose", "fox", "otter"]}},
+    "required": ["tame", "animal"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def server(pair: ReferencePair, logs: Path) -> Iterator[Server]:
+    q = real_rotation(192)
+    target = rotated_copy(pair.original, logs / "rotated float target", q)
+    adapter = write_adapter(logs / ADAPTER, pair.original, q)
+    options = ServeOptions(
+        target=target,
+        draft=pair.draft,
+        dtype=DTYPE,
+        arguments=(
+            *("--data-parallel-size", str(ENGINES)),
+            *("--enable-prefix-caching", "--block-size", "32"),
+            *("--max-num-batched-tokens", str(MOST_TOKENS_AT_ONCE)),
+            *("--structured-outputs-config", json.dumps(STRUCTURED_OUTPUTS)),
+            *("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"{ADAPTER}={adapter}"),
+        ),
+    )
+    with Server.of(options, logs / "features.log") as running:
+        yield running
+        report = running.stop(signal.SIGINT)
+    assert (report.exit_code, report.killed) == (0, ()), "the server did not end cleanly"
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[OpenAI]:
+    with connect(server) as connection:
+        yield connection
+
+
+def _complete(client: OpenAI, prompt: str, model: str = MODEL) -> tuple[str, int]:
+    """The greedy completion, and the number of tokens of the prompt."""
+    answer = client.completions.create(
+        model=model,
+        prompt=prompt,
+        max_tokens=MAX_TOKENS,
+        temperature=0.0,
+        extra_body={"ignore_eos": True},
+    )
+    assert answer.usage is not None
+    return answer.choices[0].text, answer.usage.prompt_tokens
+
+
+def _counted(server: Server, ask: Callable[[], Any]) -> SpecCounters:
+    before = server.counters()
+    ask()
+    return server.counters() - before
+
+
+def _per_engine(server: Server, name: str) -> dict[str, float]:
+    text = httpx.get(f"{server.url}/metrics", trust_env=False).raise_for_status().text
+    return {
+        sample.labels["engine"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def _long_prompt(pair: ReferencePair, first: int) -> str:
+    return " ".join(pair.completions[first : first + 6])
+
+
+def test_concurrent_requests_on_both_engines(server: Server, pair: ReferencePair) -> None:
+    def ask(prompt: str) -> str:
+        with connect(server) as connection:
+            return _complete(connection, prompt)[0]
+
+    def ask_all() -> None:
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(ask, pair.completions[:16]))
+
+    counters = _counted(server, ask_all)
+    assert counters.acceptance[0] >= WORKING_FIRST_POSITION
+    generated = _per_engine(server, "vllm:generation_tokens_total")
+    assert len(generated) == ENGINES and all(generated.values())
+
+
+def test_prompt_longer_than_a_step_is_prefilled_in_chunks(
+    server: Server, client: OpenAI, pair: ReferencePair
+) -> None:
+    lengths: list[int] = []
+
+    def ask() -> None:
+        lengths.extend(_complete(client, _long_prompt(pair, first))[1] for first in (0, 6, 12, 18))
+
+    counters = _counted(server, ask)
+    assert min(lengths) > MOST_TOKENS_AT_ONCE
+    assert counters.acceptance[0] >= WORKING_FIRST_POSITION
+
+
+def test_prompt_from_the_prefix_cache(server: Server, client: OpenAI, pair: ReferencePair) -> None:
+    """Rows that are not computed again reach the draft through its own cache."""
+    prompt = _long_prompt(pair, 24)
+    hits = "vllm:prefix_cache_hits_total"
+    before = sum(_per_engine(server, hits).values())
+    texts: list[str] = []
+
+    def ask() -> None:
+        # Each engine has a cache of its own, so the third request finds one that knows the prompt.
+        texts.extend(_complete(client, prompt)[0] for _ in range(ENGINES + 2))
+
+    counters = _counted(server, ask)
+    assert sum(_per_engine(server, hits).values()) > before
+    assert len(set(texts)) == 1
+    assert counters.acceptance[0] >= WORKING_FIRST_POSITION
+
+
+def test_structured_output(server: Server, client: OpenAI, pair: ReferencePair) -> None:
+    """The schema rejects proposals that the text alone would have had, so fewer are accepted."""
+    answers: list[str] = []
+
+    def ask() -> None:
+        for chat in pair.chats[:8]:
+            answer = client.chat.completions.create(
+                model=MODEL,
+                messages=[{"role": "user", "content": chat}],
+                max_tokens=MAX_TOKENS,
+                temperature=0.0,
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"name": "answer", "schema": SCHEMA},
+                },
+            )
+            answers.append(answer.choices[0].message.content or "")
+
+    counters = _counted(server, ask)
+    assert all(set(json.loads(answer)) == set(SCHEMA["properties"]) for answer in answers)
+    assert counters.mean_acceptance_length > BROKEN_MEAN_LENGTH
+
+
+def test_adapter_on_the_target(server: Server, client: OpenAI, pair: ReferencePair) -> None:
+    """The draft was trained for the target as it is, so it knows the adapted one less well."""
+    adapted: list[str] = []
+
+    def ask() -> None:
+        adapted.extend(_complete(client, prompt, ADAPTER)[0] for prompt in pair.completions[:8])
+
+    counters = _counted(server, ask)
+    plain = [_complete(client, prompt)[0] for prompt in pair.completions[:8]]
+    assert adapted != plain
+    assert counters.mean_acceptance_length > BROKEN_MEAN_LENGTH
