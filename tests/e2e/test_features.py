@@ -32,10 +32,17 @@ from tools.serving.options import MODEL
 ADAPTER = "adapter"
 ENGINES = 2
 MAX_TOKENS = 48
-MOST_TOKENS_AT_ONCE = 64
+MOST_TOKENS_AT_ONCE = 16
+"""Of all requests in a step; the prompts have 31 to 44 tokens."""
+
+BLOCK = 32
+"""Tokens per block of the KV cache; whole blocks are cached."""
 
 WORKING_FIRST_POSITION = 0.8
 """What the reference pair reaches on its own texts (tests/e2e/test_plugin_on.py)."""
+
+POSITION_TOLERANCE = 0.06
+"""Between two runs of the same prompts: rows come in other batches, so fp32 rounds anew."""
 
 BROKEN_MEAN_LENGTH = 1.2
 """What an uncorrected draft stays below (tests/e2e/test_plugin_off.py)."""
@@ -44,10 +51,11 @@ STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"tame": {"type": "boolean"}, "animal": {"enum": ["goose", "fox", "otter"]}},
-    "required": ["tame", "animal"],
+    "properties": {"text": {"type": "string", "minLength": 60, "maxLength": 120}},
+    "required": ["text"],
     "additionalProperties": False,
 }
+"""Proposals that break a schema are dropped before they are counted, so most of it is free text."""
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +67,10 @@ def server(pair: ReferencePair, logs: Path) -> Iterator[Server]:
         target=target,
         draft=pair.draft,
         dtype=DTYPE,
+        max_num_seqs=4,  # a step must have room for a token and three proposals of each
         arguments=(
-            *("--data-parallel-size", str(ENGINES)),
-            *("--enable-prefix-caching", "--block-size", "32"),
+            *("--data-parallel-size", str(ENGINES), "--api-server-count", "1"),
+            *("--enable-prefix-caching", "--block-size", str(BLOCK)),
             *("--max-num-batched-tokens", str(MOST_TOKENS_AT_ONCE)),
             *("--structured-outputs-config", json.dumps(STRUCTURED_OUTPUTS)),
             *("--enable-lora", "--max-lora-rank", "8", "--lora-modules", f"{ADAPTER}={adapter}"),
@@ -79,7 +88,9 @@ def client(server: Server) -> Iterator[OpenAI]:
         yield connection
 
 
-def _complete(client: OpenAI, prompt: str, model: str = MODEL) -> tuple[str, int]:
+def _complete(
+    client: OpenAI, prompt: str, model: str = MODEL, engine: int | None = None
+) -> tuple[str, int]:
     """The greedy completion, and the number of tokens of the prompt."""
     answer = client.completions.create(
         model=model,
@@ -87,6 +98,7 @@ def _complete(client: OpenAI, prompt: str, model: str = MODEL) -> tuple[str, int
         max_tokens=MAX_TOKENS,
         temperature=0.0,
         extra_body={"ignore_eos": True},
+        extra_headers={} if engine is None else {"X-data-parallel-rank": str(engine)},
     )
     assert answer.usage is not None
     return answer.choices[0].text, answer.usage.prompt_tokens
@@ -108,57 +120,45 @@ def _per_engine(server: Server, name: str) -> dict[str, float]:
     }
 
 
-def _long_prompt(pair: ReferencePair, first: int) -> str:
-    return " ".join(pair.completions[first : first + 6])
-
-
-def test_concurrent_requests_on_both_engines(server: Server, pair: ReferencePair) -> None:
-    def ask(prompt: str) -> str:
+def test_concurrent_requests_on_both_engines_with_prompts_in_chunks(
+    server: Server, pair: ReferencePair
+) -> None:
+    def ask(prompt: str) -> tuple[str, int]:
         with connect(server) as connection:
-            return _complete(connection, prompt)[0]
+            return _complete(connection, prompt)
+
+    lengths: list[int] = []
 
     def ask_all() -> None:
         with ThreadPoolExecutor(8) as pool:
-            assert all(pool.map(ask, pair.completions[:16]))
+            lengths.extend(length for _, length in pool.map(ask, pair.completions[:16]))
 
     counters = _counted(server, ask_all)
+    assert min(lengths) > MOST_TOKENS_AT_ONCE
     assert counters.acceptance[0] >= WORKING_FIRST_POSITION
     generated = _per_engine(server, "vllm:generation_tokens_total")
     assert len(generated) == ENGINES and all(generated.values())
 
 
-def test_prompt_longer_than_a_step_is_prefilled_in_chunks(
-    server: Server, client: OpenAI, pair: ReferencePair
-) -> None:
-    lengths: list[int] = []
-
-    def ask() -> None:
-        lengths.extend(_complete(client, _long_prompt(pair, first))[1] for first in (0, 6, 12, 18))
-
-    counters = _counted(server, ask)
-    assert min(lengths) > MOST_TOKENS_AT_ONCE
-    assert counters.acceptance[0] >= WORKING_FIRST_POSITION
-
-
-def test_prompt_from_the_prefix_cache(server: Server, client: OpenAI, pair: ReferencePair) -> None:
+def test_prompts_from_the_prefix_cache(server: Server, client: OpenAI, pair: ReferencePair) -> None:
     """Rows that are not computed again reach the draft through its own cache."""
-    prompt = _long_prompt(pair, 24)
-    hits = "vllm:prefix_cache_hits_total"
-    before = sum(_per_engine(server, hits).values())
+    prompts = [" ".join(pair.completions[first : first + 3]) for first in range(16, 31, 3)]
     texts: list[str] = []
 
     def ask() -> None:
-        # Each engine has a cache of its own, so the third request finds one that knows the prompt.
-        texts.extend(_complete(client, prompt)[0] for _ in range(ENGINES + 2))
+        texts.extend(_complete(client, prompt, engine=1)[0] for prompt in prompts)
 
-    counters = _counted(server, ask)
-    assert sum(_per_engine(server, hits).values()) > before
-    assert len(set(texts)) == 1
-    assert counters.acceptance[0] >= WORKING_FIRST_POSITION
+    first = _counted(server, ask)
+    before = _per_engine(server, "vllm:prefix_cache_hits_total")["1"]
+    again = _counted(server, ask)
+    hits = _per_engine(server, "vllm:prefix_cache_hits_total")["1"] - before
+    assert hits >= BLOCK * len(prompts)
+    assert texts[: len(prompts)] == texts[len(prompts) :]
+    assert again.acceptance == pytest.approx(first.acceptance, abs=POSITION_TOLERANCE)
+    assert again.mean_acceptance_length > BROKEN_MEAN_LENGTH
 
 
 def test_structured_output(server: Server, client: OpenAI, pair: ReferencePair) -> None:
-    """The schema rejects proposals that the text alone would have had, so fewer are accepted."""
     answers: list[str] = []
 
     def ask() -> None:
@@ -166,7 +166,7 @@ def test_structured_output(server: Server, client: OpenAI, pair: ReferencePair) 
             answer = client.chat.completions.create(
                 model=MODEL,
                 messages=[{"role": "user", "content": chat}],
-                max_tokens=MAX_TOKENS,
+                max_tokens=2 * MAX_TOKENS,
                 temperature=0.0,
                 response_format={
                     "type": "json_schema",
@@ -176,7 +176,7 @@ def test_structured_output(server: Server, client: OpenAI, pair: ReferencePair) 
             answers.append(answer.choices[0].message.content or "")
 
     counters = _counted(server, ask)
-    assert all(set(json.loads(answer)) == set(SCHEMA["properties"]) for answer in answers)
+    assert all(60 <= len(json.loads(answer)["text"]) <= 120 for answer in answers)
     assert counters.mean_acceptance_length > BROKEN_MEAN_LENGTH
 
 

@@ -29,11 +29,10 @@ BLOCK = 32
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "animal": {"enum": ["goose", "fox", "otter"]},
-        "count": {"type": "integer", "minimum": 0, "maximum": 99},
         "tame": {"type": "boolean"},
+        "text": {"type": "string", "minLength": 60, "maxLength": 120},
     },
-    "required": ["animal", "count", "tame"],
+    "required": ["tame", "text"],
     "additionalProperties": False,
 }
 
@@ -70,7 +69,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
                 str(target),
                 str(pair.DRAFT),
                 prompts,
-                max_tokens=48,
+                max_tokens=80,
                 engine=FEATURES,
                 requests=requests,
             )
