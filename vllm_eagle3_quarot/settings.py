@@ -71,8 +71,9 @@ class Settings(BaseModel):
         default=None,
         min_length=1,
         description=(
-            "Folder or hub id of the unrotated model. Only its final norm is read, for a draft "
-            "without an lm_head of its own or one fed by the post-norm state."
+            "Folder or hub id of the unrotated model. Its final norm is read for a draft without "
+            "an lm_head of its own or one fed by the post-norm state, its token embedding to "
+            "confirm a rotation that had to be rebuilt on an assumption."
         ),
     )
 

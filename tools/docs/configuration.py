@@ -26,8 +26,9 @@ CHINESE = {
     "并在未校正的状态下服务；若只是无法 `fold`，则改为在运行时校正。",
     "rotation": "旋转矩阵文件（safetensors，张量 `global_rotation`，fp32 `[H, H]`），"
     "用于自身不带旋转矩阵的目标。",
-    "original_model": "未旋转模型的目录或 hub id。只读取它的最终 norm，"
-    "用于没有自己的 lm_head 或以 post-norm 状态为输入的草稿。",
+    "original_model": "未旋转模型的目录或 hub id。读取它的最终 norm，"
+    "用于没有自己的 lm_head 或以 post-norm 状态为输入的草稿；"
+    "读取它的词嵌入，用于确认靠假设重建的旋转矩阵。",
     "guard": "服务运行中，何时告警草稿从未被接受。",
     "guard.min_acceptance": "首个 token 被接受的草稿所占的最低比例；"
     "低于它时告警一次。0 关闭该检查。",

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import torch
 
+from vllm_eagle3_quarot.checkpoint import compressed_tensors, quark
 from vllm_eagle3_quarot.checkpoint.description import QuantDescription
 from vllm_eagle3_quarot.checkpoint.json_file import as_object, read_json_object
 from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING, TARGET_FINAL_NORM, TARGET_HEAD
+from vllm_eagle3_quarot.checkpoint.recorded_rotation import RecordedRotations
 from vllm_eagle3_quarot.checkpoint.sidecar import find_sidecar
 from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
 from vllm_eagle3_quarot.errors import CheckpointError
@@ -22,6 +24,15 @@ CONFIG_FILE = "config.json"
 #: Rows compared to tell whether two tables are one: equal tables agree in all of them, and two
 #: tables of a trained model differ in each.
 COMPARED_ROWS = 64
+
+#: Quantisers that record rotations in the configuration, by its ``quant_method``.
+RECORDS = {
+    "compressed-tensors": compressed_tensors.rotations_of,
+    "quark": quark.rotations_of,
+}
+
+#: Where composite models keep the configuration of their language part.
+LANGUAGE_CONFIGS = ("text_config", "llm_config")
 
 
 @dataclass(frozen=True)
@@ -91,17 +102,34 @@ class TargetFacts:
 
     @cached_property
     def _language_config(self) -> Mapping[str, object]:
-        """Top-level configuration, overlaid by ``text_config`` where a vision model nests one."""
+        """Top-level configuration, overlaid by the language part's where a model nests one."""
         path = self.folder / CONFIG_FILE
         config = read_json_object(path)
-        if config.get("text_config") is None:
-            return config
-        return {**config, **as_object(config["text_config"], path, "text_config")}
+        for key in LANGUAGE_CONFIGS:
+            if config.get(key) is not None:
+                return {**config, **as_object(config[key], path, key)}
+        return config
 
     @cached_property
     def sidecar(self) -> Path | None:
         """The rotation file that the checkpoint brings, None when it brings none."""
         return find_sidecar(self.folder, self.description)
+
+    @cached_property
+    def recorded_rotations(self) -> RecordedRotations | None:
+        """What another quantiser than msModelSlim recorded about rotations, None when none did.
+
+        Raises:
+            CheckpointError: the configuration is missing or broken.
+        """
+        path = self.folder / CONFIG_FILE
+        quantization = self._language_config.get("quantization_config")
+        if quantization is None:
+            return None
+        record = as_object(quantization, path, "quantization_config")
+        method = record.get("quant_method")
+        read = RECORDS.get(method) if isinstance(method, str) else None
+        return None if read is None else read(record, path)
 
     @cached_property
     def final_norm_name(self) -> str | None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from vllm_eagle3_quarot.checkpoint.draft import HEAD, DraftFacts
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
+from vllm_eagle3_quarot.checkpoint.recorded_rotation import RecordedRotations
 from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
@@ -21,12 +22,14 @@ from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
+from vllm_eagle3_quarot.draft.witness import confirm
 from vllm_eagle3_quarot.errors import (
     CheckpointError,
     QuaRotError,
     RotationError,
     UnsupportedPairError,
 )
+from vllm_eagle3_quarot.rotation.rebuilding import rebuild
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 from vllm_eagle3_quarot.settings import Settings
 
@@ -164,6 +167,16 @@ def rotation_of(target: TargetFacts, settings: Settings) -> Rotation | None:
         rotation = Rotation.from_file(settings.rotation, hidden_size=target.hidden_size)
     elif target.sidecar is not None:
         rotation = Rotation.from_file(target.sidecar, hidden_size=target.hidden_size)
+    elif (recorded := _recorded(target)) is not None:
+        if recorded.residual is None:
+            # Such tools fold the norms in any case, so the final norm's ones mean nothing here.
+            logger.debug(
+                "eagle3_quarot: %s: the rotations by %s stay inside layers, nothing to correct",
+                target.folder,
+                recorded.tool,
+            )
+            return None
+        rotation = rebuild(recorded.residual, target.hidden_size, target.folder)
     elif _looks_rotated(target):
         raise RotationError(
             f"{target.folder}: the target is rotated (its final norm is exactly one everywhere, as "
@@ -182,6 +195,15 @@ def rotation_of(target: TargetFacts, settings: Settings) -> Rotation | None:
             "a copy with separate tables (tie_word_embeddings: false)"
         )
     return rotation
+
+
+def _recorded(target: TargetFacts) -> RecordedRotations | None:
+    try:
+        return target.recorded_rotations
+    except CheckpointError as error:
+        # As below: what the engine can load and we cannot read is no reason to stop a server.
+        logger.debug("eagle3_quarot: the configuration could not be looked at: %s", error)
+        return None
 
 
 def _looks_rotated(target: TargetFacts) -> bool:
@@ -217,11 +239,12 @@ def _correct(
         embedding = "copied"
         copied_embedding = CopiedEmbedding.of(target, rotation, draft.vocabulary or 0)
     head: Choice = "own" if draft.has(HEAD) else "shared"
-    final_norm = None
-    if head == "shared" or aux.count == 0:
-        original = settings.original_model
-        folder = model_folder(original) if original is not None else None
-        final_norm = find_final_norm(target, draft, rotation, folder)
+    reads_norm = head == "shared" or aux.count == 0
+    original = None
+    if settings.original_model is not None and (reads_norm or rotation.assumption is not None):
+        original = model_folder(settings.original_model)
+    confirm(target, draft, rotation, original)
+    final_norm = find_final_norm(target, draft, rotation, original) if reads_norm else None
     return Correction(
         mode="fold" if settings.mode == "fold" else "runtime",
         target=target.folder,

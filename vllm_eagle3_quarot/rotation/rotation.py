@@ -39,12 +39,15 @@ class Rotation:
         structure: the factors of a (block-)Hadamard rotation; None for a dense one.
         matrix: fp32 ``[H, H]`` of a dense rotation; None for a structured one.
         source: where it came from, for messages.
+        assumption: what was assumed to rebuild it, so that somebody's numbers have to confirm it;
+            None for one that was read or follows from the record.
     """
 
     size: int
     structure: Structure | None
     matrix: torch.Tensor | None
     source: str
+    assumption: str | None = None
 
     @classmethod
     def from_checkpoint(cls, path: str | Path) -> Rotation:
@@ -107,13 +110,26 @@ class Rotation:
             raise RotationError(f"{source}: the rotation has NaN or infinite entries: {REMEDY}")
         structure = factorise(q)
         error = _orthogonality_error(q) if structure is None else structure.orthogonality_error()
-        if error > ORTHOGONALITY_TOLERANCE:
-            raise RotationError(
-                f"{source}: the matrix is not orthogonal (|Q Qᵀ - I| reaches {error:.1e}, allowed "
-                f"is {ORTHOGONALITY_TOLERANCE:.0e}), so Qᵀ does not undo it: {REMEDY}"
-            )
+        _require_orthogonal(error, source)
         matrix = q if structure is None else None
         return cls(size=q.shape[0], structure=structure, matrix=matrix, source=source)
+
+    @classmethod
+    def from_structure(
+        cls, structure: Structure, size: int, *, source: str, assumption: str | None = None
+    ) -> Rotation:
+        """Check a rotation of ``size`` channels that is given by the factors of its block.
+
+        Raises:
+            RotationError: the block does not divide ``size``, or is not orthogonal.
+        """
+        if size % structure.block:
+            raise RotationError(
+                f"{source}: blocks of {structure.block} channels do not fill the target's hidden "
+                f"size {size}: {REMEDY}"
+            )
+        _require_orthogonal(structure.orthogonality_error(), source)
+        return cls(size, structure, None, source, assumption)
 
     @property
     def kind(self) -> Kind:
@@ -199,6 +215,14 @@ class Rotation:
 
 def _is_finite(q: torch.Tensor) -> bool:
     return all(bool(torch.isfinite(q[start:stop]).all()) for start, stop in row_blocks(*q.shape))
+
+
+def _require_orthogonal(error: float, source: str) -> None:
+    if error > ORTHOGONALITY_TOLERANCE:
+        raise RotationError(
+            f"{source}: the matrix is not orthogonal (|Q Qᵀ - I| reaches {error:.1e}, allowed is "
+            f"{ORTHOGONALITY_TOLERANCE:.0e}), so Qᵀ does not undo it: {REMEDY}"
+        )
 
 
 def _orthogonality_error(q: torch.Tensor) -> float:
