@@ -38,8 +38,9 @@ class Job:
     """One engine and what it has to complete; without a draft it looks for repeated n-grams.
 
     ``engine`` is passed to vLLM as it is, ``environment`` set while the engine is built and runs.
-    ``requests`` says per prompt what is special about it: ``lora``, the folder of an adapter, or
-    ``schema``, the JSON schema that the completion has to follow.
+    ``requests`` says per prompt what is special about it: ``lora``, the folder of an adapter;
+    ``schema``, the JSON schema that the completion has to follow; ``image``, the file of a picture
+    that comes with the prompt.
     """
 
     target: str
@@ -182,6 +183,7 @@ def _ask(
     max_tokens: int,
     lora: str | None = None,
     schema: dict[str, Any] | None = None,
+    image: str | None = None,
 ) -> Any:
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
@@ -194,8 +196,19 @@ def _ask(
         structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
     )
     adapter = None if lora is None else LoRARequest("adapter", 1, lora)
-    (answer,) = engine.generate([prompt], parameters, use_tqdm=False, lora_request=adapter)
+    (answer,) = engine.generate(
+        [_with_picture(prompt, image)], parameters, use_tqdm=False, lora_request=adapter
+    )
     return answer
+
+
+def _with_picture(prompt: str, image: str | None) -> Any:
+    if image is None:
+        return prompt
+    from PIL import Image
+
+    picture = Image.open(image).convert("RGB")
+    return {"prompt": prompt, "multi_modal_data": {"image": picture}}
 
 
 if __name__ == "__main__":

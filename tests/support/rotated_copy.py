@@ -25,7 +25,7 @@ WRITERS = ("self_attn.o_proj", "mlp.down_proj")
 
 def copy_in_fp32(source: Path, folder: Path) -> Path:
     """The checkpoint as it is, stored in fp32."""
-    return _write(source, folder, load_file(source / "model.safetensors"))
+    return write_copy(source, folder, load_file(source / "model.safetensors"))
 
 
 def rotated_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
@@ -48,7 +48,7 @@ def rotated_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
         for writer in WRITERS:
             name = f"{prefix}{writer}.weight"
             tensors[name] = rotation.T @ tensors[name]
-    _write(source, folder, tensors)
+    write_copy(source, folder, tensors)
     write_sidecar(folder, q)
     types = {name: "FLOAT" for name in tensors}
     write_json(
@@ -58,7 +58,8 @@ def rotated_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
     return folder
 
 
-def _write(source: Path, folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
+def write_copy(source: Path, folder: Path, tensors: dict[str, torch.Tensor]) -> Path:
+    """``source`` with other tensors, stored in fp32."""
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     config = json.loads((folder / "config.json").read_text())
     config.pop("dtype", None)

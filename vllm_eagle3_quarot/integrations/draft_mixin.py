@@ -5,7 +5,8 @@ Three places touch the target's basis, and nothing else does:
 
 * ``combine_hidden_states``: every runner hands over the aux states here, eagerly and outside any
   captured graph; ``h = h' Qᵀ`` is computed before norms and ``fc``;
-* the look-up in a token table shared with the target: ``E[ids] = E'[ids] Qᵀ``;
+* the look-up in a token table shared with the target: ``E[ids] = E'[ids] Qᵀ``; features of images
+  take the place of such rows, and a rotated vision tower makes them rotated, whoever's table it is;
 * ``compute_logits`` on a head shared with the target: ``x Wᵀ = ((x / g) Q) W'ᵀ``.
 
 Norms, ``fc``, layers and everything behind them are the host's. In mode ``fold`` the first place is
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None: ...
         def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor: ...
+        def embed_input_ids(self, input_ids: torch.Tensor, **options: Any) -> torch.Tensor: ...
         def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None: ...
         def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any: ...
 
@@ -95,6 +97,17 @@ class QuaRotDraftMixin(_HostDraft):
         if self._quarot is not None and self._quarot_combines and hidden_states.dim() > 1:
             hidden_states = self._quarot.unrotate(hidden_states)
         return super().combine_hidden_states(hidden_states)
+
+    def embed_input_ids(self, input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
+        """Input embeddings ``[T, H]`` of ids ``[T]``, image features un-rotated where they go in.
+
+        vLLM's own Eagle3 classes take ``multimodal_embeddings`` (tensors ``[n, i·H]``, stored as
+        features times ``Q``) and look the placeholder up instead; a host's class may use them.
+        """
+        if self._quarot is not None and options.get("multimodal_embeddings") is not None:
+            features = options["multimodal_embeddings"]
+            options["multimodal_embeddings"] = [self._quarot.feature(item) for item in features]
+        return super().embed_input_ids(input_ids, **options)
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
         """Logits of the draft's final states ``[T, H]``, through the target's head if shared."""
@@ -166,6 +179,10 @@ class _OnDevice:
             else None,
             post_norm_scale=scale if correction.aux.count == 0 else None,
         )
+
+    def feature(self, rows: torch.Tensor) -> torch.Tensor:
+        """Un-rotate the features ``[n, i·H]`` of an image; the target keeps using the original."""
+        return ops.unrotate(rows, self.plan)
 
     def unrotate(self, states: torch.Tensor) -> torch.Tensor:
         """Un-rotate ``[T, A·H]`` aux states, or the post-norm state ``[T, H]``."""
