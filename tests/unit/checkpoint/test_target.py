@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
-from tests.support.checkpoints import write_json, write_target
+from tests.support.checkpoints import embedding, write_json, write_target
 from tests.support.rotations import hadamard_rotation
+from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
 from vllm_eagle3_quarot.errors import CheckpointError
@@ -76,6 +77,38 @@ def test_index_that_names_a_missing_shard_or_tensor(tmp_path: Path) -> None:
         TensorIndex.from_folder(tmp_path).read("a")
     with pytest.raises(CheckpointError, match="has no tensor 'c'"):
         TensorIndex.from_folder(tmp_path).read("c")
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config"])
+def test_language_part_of_a_composite_configuration(tmp_path: Path, key: str) -> None:
+    """vllm-project/vllm-ascend#6327: the size of Q is the language model's."""
+    vision = {"hidden_size": 1152, "out_hidden_size": 96}
+    language = {"hidden_size": 96, "tie_word_embeddings": True}
+    write_json(tmp_path / "config.json", {"vision_config": vision, key: language})
+    facts = TargetFacts.from_folder(tmp_path)
+    assert facts.hidden_size == 96
+    assert facts.tie_word_embeddings
+
+
+def test_vision_weights_before_the_token_table(tmp_path: Path) -> None:
+    """vllm-project/vllm-ascend#8765: exact names, whatever comes first in the index."""
+    folder = write_target(tmp_path / "target", Q, nested=True)
+    tensors = load_file(folder / "model.safetensors")
+    names = ["model.visual.pos_embed.weight", "model.visual.patch_embed.proj.weight"]
+    tensors[names[0]] = torch.randn(96, 64)  # of the token table's own shape
+    save_file(tensors, folder / "model.safetensors")
+    ordered = [*names, *(name for name in tensors if name not in names)]
+    write_json(
+        folder / "model.safetensors.index.json",
+        {"weight_map": dict.fromkeys(ordered, "model.safetensors")},
+    )
+    facts = TargetFacts.from_folder(folder)
+    table = facts.tensors.first_of(TARGET_EMBEDDING)
+    assert table == "model.language_model.embed_tokens.weight"
+    assert facts.tensors.shape(table) == (96, 64)
+    rows = facts.tensors.read_rows(table, [0, 5]).float() @ Q.T
+    # Rows are stored in bf16: off by up to 2^-9 of a typical entry, which is of order 1.
+    assert torch.allclose(rows, embedding(96, 64)[[0, 5]], atol=0.03)
 
 
 @pytest.mark.parametrize("text", ["", "[]", json.dumps({"text_config": 1, "hidden_size": 4})])
