@@ -14,9 +14,9 @@ import torch
 
 from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
-from vllm_eagle3_quarot.draft.embedding import ROWS_AT_ONCE
 from vllm_eagle3_quarot.errors import UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 
 REMEDY = "Serve it without pipeline parallelism, or use a draft with a trained embedding of its own"
 
@@ -71,6 +71,6 @@ class CopiedEmbedding:
 
         One block at a time is read and held, whatever the size of the table.
         """
-        for first in range(start, stop, ROWS_AT_ONCE):
-            rows = self.target.tensors.read_range(self.name, first, min(first + ROWS_AT_ONCE, stop))
-            yield first, self.rotation.unrotate(rows.float())
+        for first, end in row_blocks(stop - start, self.rotation.size):
+            rows = self.target.tensors.read_range(self.name, start + first, start + end)
+            yield start + first, self.rotation.unrotate(rows.float())

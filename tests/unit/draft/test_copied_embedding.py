@@ -13,11 +13,10 @@ from tests.support.checkpoints import embedding, write_draft, write_json, write_
 from tests.support.rotations import real_rotation
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
-from vllm_eagle3_quarot.draft import copied_embedding
 from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.correction import correction_of
 from vllm_eagle3_quarot.errors import UnsupportedPairError
-from vllm_eagle3_quarot.rotation import Rotation
+from vllm_eagle3_quarot.rotation import Rotation, row_blocks
 from vllm_eagle3_quarot.settings import Settings
 
 Q = real_rotation(192)
@@ -37,7 +36,7 @@ def test_blocks_are_the_original_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int, stop: int
 ) -> None:
     """Any range, as ranks of a vocabulary-parallel table need it; no more than it is read."""
-    monkeypatch.setattr(copied_embedding, "ROWS_AT_ONCE", 20)
+    monkeypatch.setattr(row_blocks, "ELEMENTS_AT_ONCE", 20 * 192)
     copied = _copied(write_target(tmp_path / "target", Q))
     read = TensorIndex.read_range
     ranges = []
