@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quantised Qwen3 checkpoint evaluated without vLLM.
+"""A Qwen3 or Qwen3-MoE checkpoint of msModelSlim's evaluated without vLLM.
 
 Independent of the code under test: the float parts are transformers' own, and every quantised
 linear layer is evaluated from its stored tensors as the format defines it.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, Qwen3ForCausalLM
+from transformers import AutoConfig, PretrainedConfig, Qwen3ForCausalLM, Qwen3MoeForCausalLM
 
 Tensors = dict[str, torch.Tensor]
 
@@ -50,17 +50,59 @@ class DynamicLinear(torch.nn.Module):
 LINEAR = {"W8A8": StaticLinear, "W8A8_DYNAMIC": DynamicLinear}
 
 
-def reference_model(folder: Path, dtype: torch.dtype) -> Qwen3ForCausalLM:
-    """The checkpoint in ``folder``, evaluated in ``dtype``."""
+class Expert(torch.nn.Module):
+    def __init__(self, config: PretrainedConfig) -> None:
+        super().__init__()
+        sizes = config.hidden_size, config.moe_intermediate_size
+        self.gate_proj = torch.nn.Linear(*sizes, bias=False)
+        self.up_proj = torch.nn.Linear(*sizes, bias=False)
+        self.down_proj = torch.nn.Linear(*reversed(sizes), bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down_proj(torch.nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class MixtureOfExperts(torch.nn.Module):
+    """Every expert on every token, with the checkpoint's names; those not chosen weigh nothing.
+
+    In place of transformers' block, whose experts are not linear layers.
+    """
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        super().__init__()
+        assert config.norm_topk_prob
+        self._chosen = config.num_experts_per_tok
+        self.gate = torch.nn.Linear(config.hidden_size, config.num_experts, bias=False)
+        self.experts = torch.nn.ModuleList(Expert(config) for _ in range(config.num_experts))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        share = self.gate(x).softmax(dim=-1)
+        best, numbers = share.topk(self._chosen, dim=-1)
+        weights = torch.zeros_like(share).scatter(-1, numbers, best / best.sum(-1, keepdim=True))
+        outputs = torch.stack([expert(x) for expert in self.experts], dim=-1)
+        return (outputs * weights.unsqueeze(-2)).sum(dim=-1)
+
+
+Model = Qwen3ForCausalLM | Qwen3MoeForCausalLM
+
+
+def reference_model(folder: Path, dtype: torch.dtype) -> Model:
+    """The checkpoint in ``folder``, evaluated in ``dtype``; without a description it is float."""
     tensors: Tensors = {}
     for shard in sorted(folder.glob("*.safetensors")):
         tensors.update(load_file(shard))
-    types = json.loads((folder / "quant_model_description.json").read_text())
+    description = folder / "quant_model_description.json"
+    types = json.loads(description.read_text()) if description.exists() else {}
     config = AutoConfig.from_pretrained(folder)
     config._attn_implementation = "eager"
-    model = Qwen3ForCausalLM(config)
+    if config.model_type == "qwen3_moe":
+        model = Qwen3MoeForCausalLM(config)
+        for layer in model.model.layers:
+            layer.mlp = MixtureOfExperts(config)
+    else:
+        model = Qwen3ForCausalLM(config)
     for name, module in list(model.named_modules()):
-        if isinstance(module, torch.nn.Linear) and types[f"{name}.weight"] in LINEAR:
+        if isinstance(module, torch.nn.Linear) and types.get(f"{name}.weight") in LINEAR:
             stored = {
                 leaf: tensors[f"{name}.{leaf}"]
                 for leaf in (
@@ -74,7 +116,9 @@ def reference_model(folder: Path, dtype: torch.dtype) -> Qwen3ForCausalLM:
                 if f"{name}.{leaf}" in tensors
             }
             model.set_submodule(name, LINEAR[types[f"{name}.weight"]](stored))
-    state = {name: tensor for name, tensor in tensors.items() if types.get(name) == "FLOAT"}
+    state = {
+        name: tensor for name, tensor in tensors.items() if types.get(name, "FLOAT") == "FLOAT"
+    }
     missing, unexpected = model.load_state_dict(state, strict=False)
     quantised = {name for name, _ in model.named_buffers()}
     assert set(missing) <= quantised and not unexpected
@@ -82,6 +126,6 @@ def reference_model(folder: Path, dtype: torch.dtype) -> Qwen3ForCausalLM:
 
 
 @torch.inference_mode()
-def log_probabilities(model: Qwen3ForCausalLM, tokens: list[int]) -> torch.Tensor:
+def log_probabilities(model: Model, tokens: list[int]) -> torch.Tensor:
     """``[len(tokens), V]``: log-probabilities of what follows each token."""
     return model(torch.tensor([tokens])).logits[0].log_softmax(dim=-1)

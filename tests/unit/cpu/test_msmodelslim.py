@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.cpu.loading import PACKED, quantization
+from tests.unit.cpu.loading import PACKED, described, quantization
+from tests.unit.cpu.stored_experts import LAYER as EXPERTS
+from tests.unit.cpu.stored_experts import stored_experts
 from vllm_eagle3_quarot.errors import CheckpointError
 from vllm_eagle3_quarot.integrations.cpu import register_cpu_host
 from vllm_eagle3_quarot.integrations.cpu.detection import detect, install_detection
@@ -262,15 +264,35 @@ class TestLayers:
         with pytest.raises(CheckpointError, match=f"'{name}.weight' has the quantisation type"):
             table(quant_config=quantization({f"{name}.weight": "W8A8_DYNAMIC"}))
 
-    def test_experts(self) -> None:
+    def experts(self, kind: str, **options: Any) -> Any:
         from vllm.model_executor.layers.fused_moe import FusedMoE
 
-        layer = FusedMoE.__new__(FusedMoE)
-        expert = "model.layers.0.mlp.experts.0.up_proj.weight"
-        prefix = "model.layers.0.mlp.experts"
-        assert quantization({expert: "FLOAT"}).get_quant_method(layer, prefix) is None
-        with pytest.raises(CheckpointError, match=f"'{expert}'.*not supported on vLLM's CPU"):
-            quantization({expert: "W8A8_DYNAMIC"}).get_quant_method(layer, prefix)
+        stored = described(stored_experts(2, 32, 32).layers())
+        types = {name: kind for name in stored if kind != "FLOAT" or name.endswith(".weight")}
+        return FusedMoE(2, 1, 32, 32, prefix=EXPERTS, quant_config=quantization(types), **options)
+
+    @pytest.mark.parametrize(
+        ("kind", "method"),
+        [("FLOAT", "UnquantizedFusedMoEMethod"), ("W8A8_DYNAMIC", "W8A8DynamicMoEMethod")],
+    )
+    def test_experts_by_type(self, kind: str, method: str) -> None:
+        assert type(self.experts(kind).quant_method).__name__ == method
+
+    def test_static_experts(self) -> None:
+        with pytest.raises(CheckpointError, match=f"'{EXPERTS}.*'W8A8', which experts cannot have"):
+            self.experts("W8A8")
+
+    @pytest.mark.parametrize(
+        ("options", "what"),
+        [
+            ({"activation": "gelu"}, "the activation gelu"),
+            ({"has_bias": True}, "biases"),
+            ({"apply_router_weight_on_input": True}, "router weights on their input"),
+        ],
+    )
+    def test_experts_of_another_kind(self, options: dict[str, Any], what: str) -> None:
+        with pytest.raises(CheckpointError, match=f"experts of '{EXPERTS}' have {what}, which"):
+            self.experts("W8A8_DYNAMIC", **options)
 
     def test_other_layers_have_none(self) -> None:
         assert quantization({}).get_quant_method(torch.nn.Identity(), "attn") is None

@@ -11,7 +11,15 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from tests.unit.cpu.two_ranks import inputs, layers_of_case, run_rank, shared_memory_name
+from tests.unit.cpu.two_ranks import (
+    EXPERTS,
+    TOP_K,
+    inputs,
+    layers_of_case,
+    router_logits,
+    run_rank,
+    shared_memory_name,
+)
 
 #: fp32 sums of two ranks' parts, relative to the largest output.
 TOLERANCE = 1e-6
@@ -63,3 +71,19 @@ def test_qkv_parallel_with_a_shared_kv_head(outputs: list[dict[str, torch.Tensor
     for rank in range(2):
         expected = np.concatenate([q[:, rank * 96 : (rank + 1) * 96], k, v], axis=1)
         assert_close(outputs[rank]["qkv_static"], expected)
+
+
+def test_experts_split_over_ranks(outputs: list[dict[str, torch.Tensor]]) -> None:
+    """The layer adds the ranks up itself; as for a row-parallel layer, each rank scales the inner
+    activations of its own half."""
+    expected = EXPERTS.expected(inputs(48), router_logits(6), TOP_K)
+    assert torch.equal(outputs[0]["experts_split"], outputs[1]["experts_split"])
+    error = np.abs(outputs[0]["experts_split"].to(torch.float64).numpy() - expected)
+    assert np.linalg.norm(error) <= 2 / 127 * np.linalg.norm(expected)
+
+
+def test_experts_on_one_rank_each(outputs: list[dict[str, torch.Tensor]]) -> None:
+    """``--enable-expert-parallel``: whole experts, so the sum is exact."""
+    expected = EXPERTS.expected(inputs(48), router_logits(6), TOP_K)
+    assert torch.equal(outputs[0]["experts_by_rank"], outputs[1]["experts_by_rank"])
+    assert_close(outputs[0]["experts_by_rank"], expected)

@@ -11,6 +11,7 @@ from functools import partial
 
 import torch
 
+from tests.unit.cpu.stored_experts import stored_experts
 from tests.unit.cpu.stored_layer import StoredLayer, dynamic_layer, static_layer
 
 ATTENTION = "model.layers.0.self_attn"
@@ -40,6 +41,14 @@ def layers_of_case(case: str) -> dict[str, StoredLayer]:
     }
 
 
+def router_logits(experts: int) -> torch.Tensor:
+    return torch.randn(5, experts, generator=torch.Generator().manual_seed(12))
+
+
+#: Experts of a layer, each 48 -> 40 -> 48, of which a token takes two.
+EXPERTS = stored_experts(6, 48, 40)
+TOP_K = 2
+
 CASES = ["row_static", "row_static_without_bias", "row_dynamic", "gate_up_dynamic", "qkv_static"]
 
 
@@ -50,7 +59,7 @@ def shared_memory_name(parent: int) -> str:
 
 def run_rank(rank: int, store: str, results: str) -> None:
     """One rank: load every case, run it, save this rank's output."""
-    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.config import ParallelConfig, VllmConfig, set_current_vllm_config
     from vllm.distributed import init_distributed_environment, initialize_model_parallel
     from vllm.model_executor.layers.linear import (
         MergedColumnParallelLinear,
@@ -59,6 +68,7 @@ def run_rank(rank: int, store: str, results: str) -> None:
     )
 
     from tests.unit.cpu.loading import load
+    from tests.unit.cpu.stored_experts import load_experts, run_experts
 
     torch.set_num_threads(1)
     # Names the ranks' shared memory; the CPU worker sets it from the port of its group.
@@ -89,4 +99,10 @@ def run_rank(rank: int, store: str, results: str) -> None:
             if case.startswith("row"):
                 x = x[:, rank * 96 : (rank + 1) * 96].contiguous()
             outputs[case] = layer(x)
+        layer = load_experts(EXPERTS, 48, 40, TOP_K)
+        outputs["experts_split"] = run_experts(layer, inputs(48), router_logits(6))
+    by_rank = ParallelConfig(enable_expert_parallel=True)
+    with set_current_vllm_config(VllmConfig(parallel_config=by_rank)), torch.inference_mode():
+        layer = load_experts(EXPERTS, 48, 40, TOP_K)
+        outputs["experts_by_rank"] = run_experts(layer, inputs(48), router_logits(6))
     torch.save(outputs, f"{results}/{rank}.pt")

@@ -22,10 +22,27 @@ from vllm.model_executor.layers.linear import (
 )
 from vllm.model_executor.parameter import ChannelQuantScaleParameter, ModelWeightParameter
 
-from vllm_eagle3_quarot.errors import CheckpointError
 from vllm_eagle3_quarot.integrations.cpu.int8_gemm import ChunkedFp32Gemm, onednn_is_exact
 from vllm_eagle3_quarot.integrations.cpu.layer_plan import LinearPlan
-from vllm_eagle3_quarot.integrations.cpu.weight_loading import LayerTensors, check_scales
+from vllm_eagle3_quarot.integrations.cpu.weight_loading import (
+    LayerTensors,
+    check_scales,
+    check_symmetric,
+)
+
+
+def quantise_per_token(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ``x`` ``[..., K]`` in steps of a scale of each token, and the scales.
+
+    Returns:
+        int8 ``[..., K]`` and fp32 ``[..., 1]``; times each other they are ``x`` up to half a step.
+    """
+    x_float = x.to(torch.float32)
+    # A token of zeros has no scale; any positive one gives its zeros.
+    scale = (x_float.abs().amax(dim=-1, keepdim=True) / 127).clamp(
+        min=torch.finfo(torch.float32).tiny
+    )
+    return (x_float / scale).round_().to(torch.int8), scale
 
 
 @register_weight_loader_v2_supported_method
@@ -89,11 +106,7 @@ class W8A8DynamicLinearMethod(LinearMethodBase):
         """Check the tensors and hand them to vLLM's kernel."""
         self._tensors.finish(layer)
         check_scales(layer.weight_scale, self._plan.shards, "weight_scale")
-        if bool(layer.weight_offset.any()):
-            raise CheckpointError(
-                f"'weight_offset' of {', '.join(self._plan.shards)} is not zero: asymmetric "
-                "weights are not supported on vLLM's CPU platform; requantise with symmetric ones"
-            )
+        check_symmetric(layer.weight_offset, self._plan.shards)
         layer.weight_offset = None
         if onednn_is_exact(torch.get_default_dtype(), per_token=True):
             self._kernel.process_weights_after_loading(layer)
@@ -109,12 +122,7 @@ class W8A8DynamicLinearMethod(LinearMethodBase):
         if self._exact is None:
             output: torch.Tensor = self._kernel.apply_weights(layer, x, bias)
             return output
-        x_float = x.to(torch.float32)
-        # A token of zeros has no scale; any positive one gives its zeros.
-        x_scale = (x_float.abs().amax(dim=-1, keepdim=True) / 127).clamp(
-            min=torch.finfo(torch.float32).tiny
-        )
-        x_q = (x_float / x_scale).round_().to(torch.int8)
+        x_q, x_scale = quantise_per_token(x)
         output = self._exact(x_q.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1) * x_scale
         if bias is not None:
             output = output + bias

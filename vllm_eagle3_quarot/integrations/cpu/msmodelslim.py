@@ -26,6 +26,10 @@ from vllm_eagle3_quarot.integrations.cpu.detection import (
     QUANTIZATION_NAME,
     install_detection,
 )
+from vllm_eagle3_quarot.integrations.cpu.expert_plan import (
+    has_quantised_experts,
+    plan_experts,
+)
 from vllm_eagle3_quarot.integrations.cpu.layer_plan import (
     Scheme,
     check_tensor_types,
@@ -130,9 +134,7 @@ class MsModelSlimConfig(QuantizationConfig):
         if isinstance(layer, VocabParallelEmbedding):
             self._require_float(f"{prefix}.weight", "token embeddings and heads")
         elif isinstance(layer, FusedMoE):
-            for tensor in self._types:
-                if tensor.startswith(f"{prefix}."):
-                    self._require_float(tensor, "mixture-of-experts layers")
+            return self._experts_method(layer, prefix)
         return None
 
     @property
@@ -158,7 +160,6 @@ class MsModelSlimConfig(QuantizationConfig):
         self.tensor_types = dict(description.tensor_types)
 
     def _linear_method(self, layer: Any, prefix: str) -> QuantizeMethodBase:
-        from vllm.config import get_current_vllm_config_or_none
         from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 
         from vllm_eagle3_quarot.integrations.cpu.dynamic_linear import W8A8DynamicLinearMethod
@@ -169,13 +170,32 @@ class MsModelSlimConfig(QuantizationConfig):
             self._check_bias(layer, prefix, plan.shards)
         if plan.scheme is Scheme.FLOAT:
             return UnquantizedLinearMethod()
-        vllm_config = get_current_vllm_config_or_none()
-        dummy = vllm_config is not None and vllm_config.load_config.load_format == "dummy"
         methods = {
             Scheme.W8A8: W8A8StaticLinearMethod,
             Scheme.W8A8_DYNAMIC: W8A8DynamicLinearMethod,
         }
-        return methods[plan.scheme](plan, dummy)
+        return methods[plan.scheme](plan, _is_dummy())
+
+    def _experts_method(self, layer: Any, prefix: str) -> QuantizeMethodBase | None:
+        from vllm.model_executor.layers.fused_moe import MoEActivation
+
+        from vllm_eagle3_quarot.integrations.cpu.dynamic_experts import W8A8DynamicMoEMethod
+
+        if not has_quantised_experts(prefix, self._types):
+            return None
+        plan = plan_experts(prefix, layer.logical_num_experts, self._types)
+        unsupported = {
+            f"the activation {layer.activation.value}": layer.activation is not MoEActivation.SILU,
+            "biases": layer.moe_config.has_bias,
+            "router weights on their input": layer.apply_router_weight_on_input,
+        }
+        found = [what for what, there in unsupported.items() if there]
+        if found:
+            raise CheckpointError(
+                f"the experts of '{prefix}' have {', '.join(found)}, which quantised experts on "
+                "vLLM's CPU platform cannot have; serve the checkpoint on Ascend with vllm-ascend"
+            )
+        return W8A8DynamicMoEMethod(layer.moe_config, plan, _is_dummy())
 
     def _check_bias(self, layer: Any, prefix: str, shards: tuple[str, ...]) -> None:
         """Refuse a bias that the model would drop, or would read from uninitialised memory."""
@@ -197,3 +217,11 @@ class MsModelSlimConfig(QuantizationConfig):
                 "point; exclude them when you quantise, or serve the checkpoint on Ascend with "
                 "vllm-ascend"
             )
+
+
+def _is_dummy() -> bool:
+    """Tell whether vLLM fills the weights at random instead of loading any."""
+    from vllm.config import get_current_vllm_config_or_none
+
+    vllm_config = get_current_vllm_config_or_none()
+    return vllm_config is not None and vllm_config.load_config.load_format == "dummy"

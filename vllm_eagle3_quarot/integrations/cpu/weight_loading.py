@@ -12,9 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from vllm_eagle3_quarot.errors import CheckpointError
-from vllm_eagle3_quarot.integrations.cpu.layer_plan import QUANTISED_TENSORS, LinearPlan
+from vllm_eagle3_quarot.integrations.cpu.layer_plan import (
+    QUANTISED_TENSORS,
+    LinearPlan,
+    Scheme,
+)
 
-WeightLoader = Callable[..., None]
+#: vLLM's loader of a parameter; that of experts returns whether it took the tensor.
+WeightLoader = Callable[..., "bool | None"]
+
+#: Missing tensors that a message names; a lost file lacks thousands.
+_NAMED = 8
 
 #: Position of a fused part by vLLM's name for it; merged layers number their parts instead.
 _QKV_POSITIONS = {"q": 0, "k": 1, "v": 2}
@@ -52,13 +60,7 @@ class LayerTensors:
         def load_checked(parameter: torch.Tensor, tensor: torch.Tensor, *shard_id: object) -> None:
             names = [f"{shard}.{leaf}" for shard in self._shards(*shard_id)]
             name = names[0]
-            if tensor.dtype not in dtypes:
-                allowed = " or ".join(str(dtype) for dtype in dtypes)
-                raise CheckpointError(
-                    f"'{name}' has dtype {tensor.dtype} where a {self._plan.scheme.value} layer "
-                    f"has {allowed}; weights and quant_model_description.json are not of one "
-                    "checkpoint"
-                )
+            check_dtype(name, tensor, dtypes, self._plan.scheme)
             try:
                 load(parameter, decode(tensor, name), *shard_id)
             except (AssertionError, RuntimeError) as error:
@@ -84,10 +86,7 @@ class LayerTensors:
             return
         missing = [name for name in self._expected() if name not in self._arrived]
         if missing:
-            raise CheckpointError(
-                f"the checkpoint lacks {', '.join(missing)}, which the layer '{self._plan.layer}' "
-                f"of type {self._plan.scheme.value} needs; is a weight file missing?"
-            )
+            raise missing_tensors(missing, self._plan.layer, self._plan.scheme)
 
     def _expected(self) -> Iterable[str]:
         for shard in self._plan.shards:
@@ -102,6 +101,27 @@ class LayerTensors:
             part = _QKV_POSITIONS[part]
         positions = part if isinstance(part, tuple) else (part,)
         return [self._plan.shards[position] for position in positions]
+
+
+def check_dtype(
+    name: str, tensor: torch.Tensor, dtypes: Sequence[torch.dtype], scheme: Scheme
+) -> None:
+    """Raise CheckpointError unless the tensor has one of the dtypes that the format allows."""
+    if tensor.dtype not in dtypes:
+        allowed = " or ".join(str(dtype) for dtype in dtypes)
+        raise CheckpointError(
+            f"'{name}' has dtype {tensor.dtype} where a {scheme.value} layer has {allowed}; "
+            "weights and quant_model_description.json are not of one checkpoint"
+        )
+
+
+def missing_tensors(missing: Sequence[str], layer: str, scheme: Scheme) -> CheckpointError:
+    """Return the error of a layer whose tensors ``missing`` did not arrive."""
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    return CheckpointError(
+        f"the checkpoint lacks {', '.join(missing[:_NAMED])}{more}, which the layer '{layer}' of "
+        f"type {scheme.value} needs; is a weight file missing?"
+    )
 
 
 def scale_from_bits(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -130,4 +150,13 @@ def check_scales(scales: torch.Tensor, shards: Sequence[str], leaf: str) -> None
         raise CheckpointError(
             f"'{leaf}' of {', '.join(shards)} has entries that are not positive finite numbers; "
             "the weights are damaged"
+        )
+
+
+def check_symmetric(offsets: torch.Tensor, shards: Sequence[str]) -> None:
+    """Raise CheckpointError unless all entries of ``weight_offset`` are zero."""
+    if bool(offsets.any()):
+        raise CheckpointError(
+            f"'weight_offset' of {', '.join(shards)} is not zero: asymmetric weights are not "
+            "supported on vLLM's CPU platform; requantise with symmetric ones"
         )
