@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen3ForCausalLM
 
-from tools.reference_pair.convert import convert, write_calibration
+from tools.reference_pair.convert import RECIPES, convert, write_calibration
 from tools.reference_pair.corpus import Book, make_book
 from tools.reference_pair.fixtures import publish
 from tools.reference_pair.generate import generate
@@ -68,8 +68,8 @@ class Build:
 
     def convert(self) -> None:
         write_calibration(self.book, self.workspace.root)
-        convert(self.workspace.target, self.workspace.quantised, "w8a8")
-        convert(self.workspace.target, self.workspace.rotated, "w8a8_quarot")
+        convert(self.workspace.target, self.workspace.quantised, RECIPES / "w8a8.yaml")
+        convert(self.workspace.target, self.workspace.rotated, RECIPES / "w8a8_quarot.yaml")
 
     def verify(self) -> None:
         self.workspace.note("verify", verify(self.workspace, self._load_tokenizer(), self.book))
