@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotating a float Qwen3 checkpoint by any Q in fp64, independently of the tool and of the package.
+"""Rotating a float Qwen3 or Qwen3-MoE checkpoint by any Q in fp64, independently of all others.
 
 ``h' = h Q``: tables and writers of the residual stream are multiplied as in the design's table,
 norms are folded into what reads them and become ones.
@@ -10,17 +10,31 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from tests.support.checkpoints import POINTER, write_json, write_sidecar
 
-READERS = {
-    "input_layernorm": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    "post_attention_layernorm": ("mlp.gate_proj", "mlp.up_proj"),
-}
-WRITERS = ("self_attn.o_proj", "mlp.down_proj")
+ATTENTION_READERS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+
+
+def readers(config: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Linear layers of one decoder layer that read the residual stream, by the norm before them."""
+    experts = [f"mlp.experts.{number}." for number in range(config.get("num_experts", 0))]
+    mlp = [prefix + name for prefix in experts or ["mlp."] for name in ("gate_proj", "up_proj")]
+    router = ["mlp.gate"] if experts else []
+    return {
+        "input_layernorm": ATTENTION_READERS,
+        "post_attention_layernorm": (*router, *mlp),
+    }
+
+
+def writers(config: dict[str, Any]) -> tuple[str, ...]:
+    """Linear layers of one decoder layer that write to the residual stream."""
+    experts = [f"mlp.experts.{number}." for number in range(config.get("num_experts", 0))]
+    return ("self_attn.o_proj", *(prefix + "down_proj" for prefix in experts or ["mlp."]))
 
 
 def copy_in_fp32(source: Path, folder: Path) -> Path:
@@ -32,20 +46,20 @@ def rotated_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
     """The checkpoint rotated by ``q``, stored in fp32 with a sidecar in msModelSlim's layout."""
     tensors = {k: v.double() for k, v in load_file(source / "model.safetensors").items()}
     rotation = q.double()
-    layers = json.loads((source / "config.json").read_text())["num_hidden_layers"]
+    config = json.loads((source / "config.json").read_text())
     tensors["model.embed_tokens.weight"] @= rotation
     scale = tensors["model.norm.weight"]
     tensors["lm_head.weight"] = (tensors["lm_head.weight"] * scale) @ rotation
     tensors["model.norm.weight"] = torch.ones_like(scale)
-    for layer in range(layers):
+    for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
-        for norm, readers in READERS.items():
+        for norm, names in readers(config).items():
             scale = tensors[f"{prefix}{norm}.weight"]
-            for reader in readers:
+            for reader in names:
                 name = f"{prefix}{reader}.weight"
                 tensors[name] = (tensors[name] * scale) @ rotation
             tensors[f"{prefix}{norm}.weight"] = torch.ones_like(scale)
-        for writer in WRITERS:
+        for writer in writers(config):
             name = f"{prefix}{writer}.weight"
             tensors[name] = rotation.T @ tensors[name]
     write_copy(source, folder, tensors)
