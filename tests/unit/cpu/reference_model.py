@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, PretrainedConfig, Qwen3ForCausalLM, Qwen3MoeForCausalLM
+
+#: fp32 through 8 layers, on log-probabilities of order 1 to 10. Median over all positions: where an
+#: activation lies on the border between two of its 256 steps, fp32 and the reference may take
+#: different ones, and what follows then differs by the quantisation itself.
+MEDIAN_TOLERANCE = 1e-4
+
+#: Largest difference of a position that such a step explains.
+STEP_TOLERANCE = 0.2
 
 Tensors = dict[str, torch.Tensor]
 
@@ -129,3 +138,25 @@ def reference_model(folder: Path, dtype: torch.dtype) -> Model:
 def log_probabilities(model: Model, tokens: list[int]) -> torch.Tensor:
     """``[len(tokens), V]``: log-probabilities of what follows each token."""
     return model(torch.tensor([tokens])).logits[0].log_softmax(dim=-1)
+
+
+def check_against_reference(
+    checkpoint: Path, prompts: list[list[int]], answers: list[dict[str, Any]]
+) -> None:
+    """Assert that the answers of ``run_engine`` are those of the checkpoint's own arithmetic.
+
+    The engine must have computed in fp32, greedily and with ``prompt_logprobs``.
+    """
+    model = reference_model(checkpoint, torch.float32)
+    differences = []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        (continuation,) = answer["outputs"]
+        rows = log_probabilities(model, prompt + continuation)
+        for position, logprob in enumerate(answer["prompt_logprobs"]):
+            differences.append(abs(rows[position, prompt[position + 1]].item() - logprob))
+        for position, token in enumerate(continuation, start=len(prompt) - 1):
+            # The token that the engine chose is the most likely one, up to what fp32 cannot tell.
+            differences.append(max(0.0, (rows[position].max() - rows[position, token]).item()))
+    found = torch.tensor(differences)
+    assert found.median() <= MEDIAN_TOLERANCE
+    assert found.max() <= STEP_TOLERANCE

@@ -43,22 +43,11 @@ class StoredExperts:
             output[token] += weight * self._expert(chosen, x[token : token + 1])[0]
         return output
 
-    def step(self, x: torch.Tensor, router_logits: torch.Tensor, top_k: int) -> Array:
-        """float64 ``[T, H]``: how far the output can move when one inner activation is rounded to
-        the neighbouring integer."""
-        step = np.zeros(x.shape)
-        for token, chosen, weight in _choices(router_logits, top_k):
-            inner = np.abs(self._inner(chosen, x[token : token + 1])).max()
-            step[token] += weight * inner * self.experts[chosen]["down_proj"].scales()
-        return step
-
     def _expert(self, number: int, x: torch.Tensor) -> Array:
-        inner = torch.from_numpy(self._inner(number, x).astype(np.float32))
-        return self.experts[number]["down_proj"].expected(inner)
-
-    def _inner(self, number: int, x: torch.Tensor) -> Array:
-        gate = self.experts[number]["gate_proj"].expected(x)
-        return gate / (1 + np.exp(-gate)) * self.experts[number]["up_proj"].expected(x)
+        matrices = self.experts[number]
+        gate, up = matrices["gate_proj"].expected(x), matrices["up_proj"].expected(x)
+        inner = gate / (1 + np.exp(-gate)) * up
+        return matrices["down_proj"].expected(torch.from_numpy(inner.astype(np.float32)))
 
 
 def _choices(router_logits: torch.Tensor, top_k: int) -> Iterator[tuple[int, int, float]]:

@@ -288,6 +288,7 @@ class TestLayers:
             ({"activation": "gelu"}, "the activation gelu"),
             ({"has_bias": True}, "biases"),
             ({"apply_router_weight_on_input": True}, "router weights on their input"),
+            ({"expert_mapping": []}, "a loader of their own"),
         ],
     )
     def test_experts_of_another_kind(self, options: dict[str, Any], what: str) -> None:
