@@ -4,24 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from transformers import AutoTokenizer
 
 from tests.unit.cpu.engine_run import run_engine
-from tests.unit.cpu.reference_model import log_probabilities, reference_model
+from tests.unit.cpu.reference_model import check_against_reference
 
 PAIR = Path(__file__).parents[1] / "fixtures" / "reference_pair"
-
-#: fp32 through 8 layers, on log-probabilities of order 1 to 10. Median over all positions: where an
-#: activation lies on the border between two of its 256 steps, fp32 and the reference may take
-#: different ones, and what follows then differs by the quantisation itself.
-MEDIAN_TOLERANCE = 1e-4
-
-#: Largest difference of a position that such a step explains.
-STEP_TOLERANCE = 0.2
 
 PROMPTS = [
     "Two geese stood past this grey granary. Every foolish uncle wanted another lame market",
@@ -37,24 +27,6 @@ GREEDY = {"temperature": 0.0, "max_tokens": 24, "ignore_eos": True}
 def prompts() -> list[list[int]]:
     tokenizer = AutoTokenizer.from_pretrained(PAIR / "target-w8a8")
     return [tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
-
-
-def check_against_reference(
-    checkpoint: Path, prompts: list[list[int]], answers: list[dict[str, Any]]
-) -> None:
-    model = reference_model(checkpoint, torch.float32)
-    differences = []
-    for prompt, answer in zip(prompts, answers, strict=True):
-        (continuation,) = answer["outputs"]
-        rows = log_probabilities(model, prompt + continuation)
-        for position, logprob in enumerate(answer["prompt_logprobs"]):
-            differences.append(abs(rows[position, prompt[position + 1]].item() - logprob))
-        for position, token in enumerate(continuation, start=len(prompt) - 1):
-            # The token that the engine chose is the most likely one, up to what fp32 cannot tell.
-            differences.append(max(0.0, (rows[position].max() - rows[position, token]).item()))
-    found = torch.tensor(differences)
-    assert found.median() <= MEDIAN_TOLERANCE
-    assert found.max() <= STEP_TOLERANCE
 
 
 def test_rotated_checkpoint(tmp_path: Path, prompts: list[list[int]]) -> None:

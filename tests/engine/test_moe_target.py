@@ -17,11 +17,13 @@ from dataclasses import replace
 
 import pytest
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
 from tests.support import moe_target, reference_pair
 from tests.support.proposals import Job, Outcome, run
 from tests.support.rotated_copy import copy_in_fp32, rotated_copy
 from tests.support.rotations import real_rotation
+from tests.unit.cpu.reference_model import check_greedy_tokens
 from tools.moe_target.float_model import SETTINGS, write_float_model
 
 #: One process builds all engines of this file, on two cores that may be busy.
@@ -30,6 +32,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 #: vLLM 0.23's own experts in floating point need multiples of 32 on the CPU; they end in an
 #: AssertionError with other sizes.
 FLOAT_SETTINGS = replace(SETTINGS, hidden_size=96, expert_size=64)
+
+PROMPTS = reference_pair.prompts(3)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     sharing = moe_target.SHARING.write(folder / "sharing")
     aligned = moe_target.aligned_draft(folder / "aligned", final_norm)
 
+    unrotated = moe_target.servable(moe_target.UNROTATED, folder / "unrotated")
+    independent = moe_target.INDEPENDENT.write(folder / "independent")
+
     settings = {"original_model": str(source)}
     off = {"mode": "off"}
     cases = {
@@ -55,12 +62,13 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
         "quantised": (quantised, sharing, settings),
         "quantised, aligned draft": (quantised, aligned, off),
         "quantised, off": (quantised, sharing, off),
+        "unrotated": (unrotated, independent, {}),
     }
     jobs = [
         Job(
             target=str(target),
             draft=str(draft),
-            prompts=reference_pair.prompts(3),
+            prompts=PROMPTS,
             max_tokens=16,
             settings=choice,
         )
@@ -82,6 +90,23 @@ def test_quantised_experts(outcomes: dict[str, Outcome]) -> None:
     assert corrected.tokens == aligned.tokens
     assert corrected.proposals == aligned.proposals
     assert "un-rotated before norms and fc" in corrected.log
+
+
+@pytest.mark.parametrize(
+    ("case", "checkpoint"),
+    [("quantised", moe_target.ROTATED), ("unrotated", moe_target.UNROTATED)],
+)
+def test_the_targets_text_is_that_of_the_checkpoints_arithmetic(
+    outcomes: dict[str, Outcome], case: str, checkpoint: str
+) -> None:
+    """Router quantised in the one, in floating point in the other."""
+    tokenizer = AutoTokenizer.from_pretrained(reference_pair.FLOAT_TARGET)
+    prompts = [tokenizer(prompt)["input_ids"] for prompt in PROMPTS]
+    check_greedy_tokens(moe_target.FIXTURES / checkpoint, prompts, outcomes[case].tokens)
+
+
+def test_an_unrotated_mixture_is_left_alone(outcomes: dict[str, Outcome]) -> None:
+    assert "un-rotated" not in outcomes["unrotated"].log
 
 
 def test_the_comparison_sees_a_missing_correction(outcomes: dict[str, Outcome]) -> None:

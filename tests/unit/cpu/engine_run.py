@@ -36,8 +36,9 @@ def run_engine(folder: Path, llm: dict[str, Any], batches: list[dict[str, Any]])
             is a list of token ids and params are those of ``SamplingParams``.
 
     Returns:
-        Per batch and prompt: ``{"outputs": [token ids, ...], "prompt_logprobs": [...] or None}``,
-        the latter the log-probability of each prompt token but the first.
+        Per batch and prompt: ``{"outputs": [token ids, ...], "texts": [text, ...],
+        "prompt_logprobs": [...] or None}``, the latter the log-probability of each prompt token but
+        the first.
     """
     job, result = folder / "job.json", folder / "result.json"
     job.write_text(json.dumps({"llm": llm, "batches": batches}))
@@ -76,6 +77,7 @@ def main(job: Path, result: Path) -> None:
             [
                 {
                     "outputs": [list(output.token_ids) for output in request.outputs],
+                    "texts": [output.text for output in request.outputs],
                     "prompt_logprobs": _own_logprobs(request),
                 }
                 for request in engine.generate(prompts, sampling, use_tqdm=False)

@@ -154,9 +154,31 @@ def check_against_reference(
         rows = log_probabilities(model, prompt + continuation)
         for position, logprob in enumerate(answer["prompt_logprobs"]):
             differences.append(abs(rows[position, prompt[position + 1]].item() - logprob))
-        for position, token in enumerate(continuation, start=len(prompt) - 1):
-            # The token that the engine chose is the most likely one, up to what fp32 cannot tell.
-            differences.append(max(0.0, (rows[position].max() - rows[position, token]).item()))
+        differences += _shortfalls(rows, len(prompt), continuation)
+    _check(differences)
+
+
+def check_greedy_tokens(
+    checkpoint: Path, prompts: list[list[int]], continuations: list[list[int]]
+) -> None:
+    """Assert that an engine's greedy tokens, computed in fp32, are the reference's."""
+    model = reference_model(checkpoint, torch.float32)
+    differences = []
+    for prompt, continuation in zip(prompts, continuations, strict=True):
+        rows = log_probabilities(model, prompt + continuation)
+        differences += _shortfalls(rows, len(prompt), continuation)
+    _check(differences)
+
+
+def _shortfalls(rows: torch.Tensor, start: int, continuation: list[int]) -> list[float]:
+    """By how much each token that the engine chose is less likely than the likeliest."""
+    return [
+        (rows[position].max() - rows[position, token]).item()
+        for position, token in enumerate(continuation, start=start - 1)
+    ]
+
+
+def _check(differences: list[float]) -> None:
     found = torch.tensor(differences)
     assert found.median() <= MEDIAN_TOLERANCE
     assert found.max() <= STEP_TOLERANCE
