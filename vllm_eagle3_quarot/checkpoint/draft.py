@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from vllm_eagle3_quarot.checkpoint.json_file import as_object, read_json_object
+from vllm_eagle3_quarot.checkpoint.marker import AlignmentMarker
 from vllm_eagle3_quarot.checkpoint.pickled import PickledTensors
 from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE
 from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
@@ -28,6 +29,8 @@ OFFSETS = "d2t"
 MEMBERSHIP = "t2d"
 VERIFIER_NORM = "verifier_norm.weight"
 VERIFIER_HEAD = "verifier_lm_head.weight"
+INPUT_NORM = "input_norm.weight"
+MASK_STATE = "mask_hidden"
 
 #: Every name under which a tensor of one role is stored.
 ROLES: Mapping[str, tuple[str, ...]] = {
@@ -38,7 +41,14 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     MEMBERSHIP: ("t2d",),
     VERIFIER_NORM: ("verifier_norm.weight",),
     VERIFIER_HEAD: ("verifier_lm_head.weight",),
+    INPUT_NORM: ("input_norm.weight", "model.input_norm.weight"),
+    MASK_STATE: ("mask_hidden",),
 }
+
+
+def aux_norm(index: int) -> tuple[str, ...]:
+    """Names under which the norm of aux state ``index`` is stored (``fc_norm``)."""
+    return (f"fc_norm.{index}.weight", f"model.fc_norm.{index}.weight")
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,20 @@ class DraftFacts:
         """
         index = TensorIndex.from_folder(self.folder)
         return index if index.files else PickledTensors.from_folder(self.folder)
+
+    @cached_property
+    def alignment(self) -> AlignmentMarker | None:
+        """The mark of a draft that was aligned offline, None for any other.
+
+        Raises:
+            CheckpointError: configuration or header are broken, or the mark is damaged.
+        """
+        marker = AlignmentMarker.from_document(self.config, self.folder / CONFIG_FILE)
+        name = self.name_of(PROJECTION)
+        if marker is not None or name is None or not isinstance(self.tensors, TensorIndex):
+            return marker
+        path = self.tensors.files[name]
+        return AlignmentMarker.from_metadata(self.tensors.metadata(name), path)
 
     def name_of(self, role: str) -> str | None:
         """The stored name of the tensor with ``role``, None when the draft has none."""

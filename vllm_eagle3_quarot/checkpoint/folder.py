@@ -3,20 +3,28 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_eagle3_quarot.errors import CheckpointError
 
 #: Everything that we read besides weights. The engine downloads weights and configuration by its
 #: own patterns, which leave `optional/` out.
-SMALL_FILES = ["*.json", "optional/*.safetensors"]
+SMALL_FILES = ("*.json", "optional/*.safetensors")
+
+#: vLLM's own switch between the two hubs.
+MODELSCOPE_VARIABLE = "VLLM_USE_MODELSCOPE"
 
 
-def model_folder(model: str, revision: str | None = None) -> Path:
-    """Return the local folder of ``model``, a folder or a Hugging Face hub id.
+def model_folder(
+    model: str, revision: str | None = None, patterns: Sequence[str] = SMALL_FILES
+) -> Path:
+    """Return the local folder of ``model``, a folder or a hub id (Hugging Face or ModelScope).
 
-    A hub id is answered from the local cache; what is missing there of :data:`SMALL_FILES` is
-    downloaded unless the hub is switched off (``HF_HUB_OFFLINE``).
+    A hub id is answered from the local cache; what is missing there of the files that match
+    ``patterns`` is downloaded unless the hub is switched off (``HF_HUB_OFFLINE``). ModelScope is
+    asked when ``VLLM_USE_MODELSCOPE`` is set.
 
     Raises:
         CheckpointError: there is no such folder and the hub has no such model.
@@ -26,12 +34,17 @@ def model_folder(model: str, revision: str | None = None) -> Path:
         return path
     if path.exists():
         raise CheckpointError(f"{model} is a file where a checkpoint folder is expected")
+    if os.environ.get(MODELSCOPE_VARIABLE, "").strip().lower() in ("1", "true"):
+        return _from_modelscope(model, revision, patterns)
+    return _from_hugging_face(model, revision, patterns)
 
+
+def _from_hugging_face(model: str, revision: str | None, patterns: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=SMALL_FILES))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=list(patterns)))
     except HFValidationError as error:
         raise CheckpointError(
             f"'{model}' is neither a folder nor a hub id (owner/name); check the path"
@@ -39,6 +52,28 @@ def model_folder(model: str, revision: str | None = None) -> Path:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise CheckpointError(
             f"'{model}' is not a folder and cannot be had from the hub: {error}. "
+            "Download the checkpoint and pass its folder"
+        ) from error
+
+
+def _from_modelscope(model: str, revision: str | None, patterns: Sequence[str]) -> Path:
+    try:
+        from modelscope import snapshot_download
+    except ImportError as error:
+        raise CheckpointError(
+            f"'{model}' is not a folder, and {MODELSCOPE_VARIABLE} asks for ModelScope, whose "
+            "client is not installed: pip install modelscope, or pass the checkpoint's folder"
+        ) from error
+    offline = os.environ.get("HF_HUB_OFFLINE", "").strip().lower() in ("1", "true")
+    try:
+        return Path(
+            snapshot_download(
+                model, revision=revision, allow_patterns=list(patterns), local_files_only=offline
+            )
+        )
+    except Exception as error:  # its errors come from several libraries and share no class
+        raise CheckpointError(
+            f"'{model}' is not a folder and cannot be had from ModelScope: {error}. "
             "Download the checkpoint and pass its folder"
         ) from error
 

@@ -57,6 +57,11 @@ class TensorIndex:
         with _opened(self._file(name)) as tensors:
             return tuple(_slice(tensors, name, self._file(name)).get_shape())
 
+    def metadata(self, name: str) -> Mapping[str, str]:
+        """Metadata of the file that holds a tensor."""
+        with _opened(self._file(name)) as tensors:
+            return tensors.metadata() or {}
+
     def read(self, name: str) -> torch.Tensor:
         """Read one whole tensor, in its stored dtype."""
         with _opened(self._file(name)) as tensors:
