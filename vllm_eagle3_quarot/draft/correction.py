@@ -124,8 +124,9 @@ def correction_of(
     ``draft`` is a folder or a hub id; it is not looked at unless the target is rotated. With
     several ``pipeline_stages`` the draft runs where the target has a head, but no token table.
 
-    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
-    cannot be corrected and ``strict`` is off (then a warning has been logged).
+    None means: ``mode`` is off, or nothing says that the target is rotated, or the draft was
+    aligned to its rotation offline, or it is rotated, cannot be corrected and ``strict`` is off
+    (then a warning has been logged).
 
     Raises:
         QuaRotError: the target is rotated, the pair cannot be corrected, and ``strict`` is on; the
@@ -140,6 +141,14 @@ def correction_of(
         if rotation is None:
             return None
         facts_of_draft = DraftFacts(model_folder(draft, draft_revision))
+        if is_aligned(facts_of_draft, rotation):
+            logger.info(
+                "eagle3_quarot: the draft %s was aligned offline to this target's rotation "
+                "(fingerprint %s); it is left as it is",
+                facts_of_draft.folder,
+                rotation.fingerprint[:12],
+            )
+            return None
         return _correct(facts, facts_of_draft, rotation, settings, pipeline_stages)
     except QuaRotError as error:
         tolerate(error, settings)
@@ -204,6 +213,25 @@ def _recorded(target: TargetFacts) -> RecordedRotations | None:
         # As below: what the engine can load and we cannot read is no reason to stop a server.
         logger.debug("eagle3_quarot: the configuration could not be looked at: %s", error)
         return None
+
+
+def is_aligned(draft: DraftFacts, rotation: Rotation) -> bool:
+    """True when ``draft`` carries the mark of an offline alignment to ``rotation``.
+
+    Raises:
+        UnsupportedPairError: it was aligned to another rotation, so nothing makes it right here.
+        CheckpointError: its configuration is broken, or the mark is damaged.
+    """
+    marker = draft.alignment
+    if marker is None:
+        return False
+    if marker.rotation == rotation.fingerprint:
+        return True
+    raise UnsupportedPairError(
+        f"{draft.folder}: this draft was aligned offline to the rotation {marker.rotation[:12]}, "
+        f"but the target's is {rotation.fingerprint[:12]} ({rotation.source}). Every proposal "
+        "would be rejected. Use the original draft, or align it to this target"
+    )
 
 
 def _looks_rotated(target: TargetFacts) -> bool:
