@@ -9,6 +9,7 @@ import typer
 
 from vllm_eagle3_quarot import __version__
 from vllm_eagle3_quarot.cli.align import align_command
+from vllm_eagle3_quarot.cli.recover import recover_command
 
 app = typer.Typer(
     name="eagle3-quarot",
@@ -35,6 +36,7 @@ def _root(
 
 
 app.command("align")(align_command)
+app.command("recover")(recover_command)
 
 
 def main() -> None:

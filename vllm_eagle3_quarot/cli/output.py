@@ -66,7 +66,7 @@ def reported(*, as_json: bool) -> Iterator[None]:
 @contextmanager
 def progress_bar(
     title: str, total: int, *, as_json: bool, in_bytes: bool = True
-) -> Iterator[Callable[[int], None]]:
+) -> Iterator[Callable[[float], None]]:
     """Yield a function that advances a bar on standard error by a number of bytes or steps."""
     amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn())
@@ -74,7 +74,7 @@ def progress_bar(
     with Progress(*columns, console=_errors, disable=hidden) as progress:
         task = progress.add_task(title, total=total)
 
-        def advance(count: int) -> None:
+        def advance(count: float) -> None:
             progress.advance(task, count)
 
         yield advance

@@ -109,7 +109,7 @@ class Rotation:
         if not _is_finite(q):
             raise RotationError(f"{source}: the rotation has NaN or infinite entries: {REMEDY}")
         structure = factorise(q)
-        error = _orthogonality_error(q) if structure is None else structure.orthogonality_error()
+        error = orthogonality_error(q) if structure is None else structure.orthogonality_error()
         _require_orthogonal(error, source)
         matrix = q if structure is None else None
         return cls(size=q.shape[0], structure=structure, matrix=matrix, source=source)
@@ -142,7 +142,7 @@ class Rotation:
     def fingerprint(self) -> str:
         """SHA-256 of Q's fp32 values in row order (little-endian, no negative zeros), as hex."""
         digest = hashlib.sha256()
-        for rows in self._row_groups():
+        for rows in self.row_groups():
             digest.update(rows.numpy().astype("<f4", copy=False).tobytes())
         return digest.hexdigest()
 
@@ -162,7 +162,7 @@ class Rotation:
 
     def dense(self) -> torch.Tensor:
         """``Q`` in fp32 ``[H, H]``, equal to the stored matrix bit for bit."""
-        return torch.cat(list(self._row_groups()))
+        return torch.cat(list(self.row_groups()))
 
     def rotate(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x Q`` for ``x`` ``[..., H]``: fp32 arithmetic, one cast back to ``x``'s dtype.
@@ -197,7 +197,7 @@ class Rotation:
                 f"{self.size} floats"
             )
 
-    def _row_groups(self) -> Iterator[torch.Tensor]:
+    def row_groups(self) -> Iterator[torch.Tensor]:
         """Q's rows in order, in groups small enough not to double the memory of Q."""
         if self.structure is None:
             assert self.matrix is not None
@@ -225,7 +225,7 @@ def _require_orthogonal(error: float, source: str) -> None:
         )
 
 
-def _orthogonality_error(q: torch.Tensor) -> float:
+def orthogonality_error(q: torch.Tensor) -> float:
     """Largest |(q qᵀ - I)_ij|, accumulated in fp32, a group of rows at a time."""
     worst = 0.0
     for start, stop in row_blocks(*q.shape):
