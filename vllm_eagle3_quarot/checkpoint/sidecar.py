@@ -40,7 +40,7 @@ def find_sidecar(folder: Path, description: QuantDescription | None) -> Path | N
     if description is not None and description.rotation_pointer:
         pointed = confined(folder, description.rotation_pointer)
         if pointed is not None:
-            if not pointed.is_file():
+            if not _is_file(pointed):
                 raise RotationError(
                     f"{description.path} names '{description.rotation_pointer}' as the rotation of "
                     f"this checkpoint, but there is no such file. Without it every Eagle3 proposal "
@@ -63,7 +63,7 @@ def read_rotation_tensor(path: Path) -> torch.Tensor:
     Raises:
         RotationError: no such file, not safetensors, truncated, or no such tensor.
     """
-    if not path.is_file():
+    if not _is_file(path):
         raise RotationError(f"there is no rotation file {path}: {REMEDY}")
     try:
         with safe_open(path, framework="pt") as tensors:
@@ -76,6 +76,13 @@ def read_rotation_tensor(path: Path) -> torch.Tensor:
             return tensor
     except (SafetensorError, OSError, ValueError) as error:
         raise RotationError(f"{path} cannot be read ({error}): {REMEDY}") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that the file system does not take, for one
+        return False
 
 
 def _shortened(names: list[str], limit: int = 8) -> str:

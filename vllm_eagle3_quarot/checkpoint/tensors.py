@@ -69,7 +69,15 @@ class TensorIndex:
             return data
 
     def read_rows(self, name: str, rows: Sequence[int]) -> torch.Tensor:
-        """Read some rows of a 2-D tensor: ``[len(rows), columns]``, in its stored dtype."""
+        """Read some rows of a 2-D tensor: ``[len(rows), columns]``, in its stored dtype.
+
+        Raises:
+            CheckpointError: no rows are asked for, because the tensor has none.
+        """
+        if not rows:
+            raise CheckpointError(
+                f"{self.folder}: tensor '{name}' has no rows; download the checkpoint again"
+            )
         with _opened(self._file(name)) as tensors:
             part = _slice(tensors, name, self._file(name))
             return torch.cat([part[row : row + 1] for row in rows])

@@ -9,6 +9,7 @@ import typer
 
 from vllm_eagle3_quarot import __version__
 from vllm_eagle3_quarot.cli.align import align_command
+from vllm_eagle3_quarot.cli.doctor import doctor_command
 from vllm_eagle3_quarot.cli.recover import recover_command
 
 app = typer.Typer(
@@ -35,6 +36,7 @@ def _root(
     """Eagle3 drafts on QuaRot-rotated targets."""
 
 
+app.command("doctor")(doctor_command)
 app.command("align")(align_command)
 app.command("recover")(recover_command)
 

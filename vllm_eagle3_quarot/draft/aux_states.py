@@ -77,7 +77,13 @@ def aux_states_of(draft: DraftFacts, hidden_size: int, depth: int | None = None)
         stated = draft.config.get("num_aux_hidden_states")
         count = stated if isinstance(stated, int) else len(layers or range(DEFAULT_COUNT))
         return AuxStates(count, layers, default)
-    width = draft.tensors.shape(name)[-1]
+    shape = draft.tensors.shape(name)
+    if len(shape) != 2:
+        raise CheckpointError(
+            f"{draft.folder}: '{name}' has shape {shape} where a matrix is expected; download the "
+            "draft again"
+        )
+    width = shape[-1]
     if width % hidden_size:
         raise UnsupportedPairError(
             f"{draft.folder}: '{name}' takes {width} channels, which is no multiple of the "
