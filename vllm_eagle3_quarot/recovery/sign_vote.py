@@ -133,7 +133,7 @@ def _voted_signs(
 
 def _canonical(structure: Structure, size: int) -> Rotation | None:
     """The rotation with its smallest factor; None when the voted matrix is not orthogonal."""
-    block = structure.block_matrix()
+    block = structure.block_rows(0, structure.block)
     dense = torch.zeros(size, size)
     for start in range(0, size, structure.block):
         dense[start : start + structure.block, start : start + structure.block] = block
