@@ -82,10 +82,10 @@ class QuaRotDraftMixin(_HostDraft):
             unrotate_shared_embedding(self.model, self._quarot.plan)
         if correction.mode == "fold":
             self._quarot_fold = ProjectionFold(correction.rotation)
-            return
-        norms = first_norms(self.model) if correction.aux.count else []
-        unrotate_in_norms(norms, self._quarot.plan)
-        self._quarot_combines = not norms
+        else:
+            norms = first_norms(self.model) if correction.aux.count else []
+            unrotate_in_norms(norms, self._quarot.plan)
+            self._quarot_combines = not norms
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Un-rotate the aux states ``[T, A·H]``, then combine them as the host does.
