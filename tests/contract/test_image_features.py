@@ -63,9 +63,13 @@ def _putting_features_in(draft: torch.nn.Module) -> None:
 
 
 @pytest.mark.parametrize("name", ROTATIONS)
-@pytest.mark.parametrize("shared", [True, False], ids=["shared table", "own table"])
+@pytest.mark.parametrize(
+    ("shared", "mode"),
+    [(True, "runtime"), (False, "runtime"), (False, "fold")],
+    ids=["shared table", "own table", "own table, fold"],
+)
 def test_image_positions_come_out_of_the_rotated_basis(
-    tmp_path: Path, name: str, shared: bool
+    tmp_path: Path, name: str, shared: bool, mode: str
 ) -> None:
     """vllm-project/vllm#29594: text and image rows of one prompt, in one basis."""
     q = ROTATIONS[name]
@@ -78,7 +82,11 @@ def test_image_positions_come_out_of_the_rotated_basis(
     features = torch.randn(3, 3 * size)
     rotated = torch.cat([part @ q for part in features.split(size, dim=1)], dim=1)
     given = [rotated[:1].clone(), rotated[1:].clone()]
-    with loaded_draft(target_folder, draft_folder) as draft, torch.inference_mode():
+    settings = {"mode": mode}
+    with (
+        loaded_draft(target_folder, draft_folder, settings=settings) as draft,
+        torch.inference_mode(),
+    ):
         tables = ("model.embed_tokens.weight", "lm_head.weight")
         share_as_the_host_does(draft, target_modules(*(stored[n].float() for n in tables)))
         options = {"multimodal_embeddings": given, "is_multimodal": IS_IMAGE}

@@ -68,7 +68,7 @@ class Correction:
     @property
     def acts_on_steps(self) -> bool:
         """True when a served step needs ``Q``; else everything happened while loading."""
-        return self.mode == "runtime" or "shared" in (self.embedding, self.head)
+        return self.mode == "runtime" or self.embedding == "shared" or self.head != "own"
 
     def summary(self, table_bytes: int = 0) -> str:
         """One line for the log: the pair, ``Q``, what is corrected, and what it takes.

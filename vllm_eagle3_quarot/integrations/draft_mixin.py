@@ -182,7 +182,9 @@ class _OnDevice:
 
     def feature(self, rows: torch.Tensor) -> torch.Tensor:
         """Un-rotate the features ``[n, i·H]`` of an image; the target keeps using the original."""
-        return ops.unrotate(rows, self.plan)
+        # Mode fold may have left Q on the CPU; few steps have an image.
+        signs, factor, power = self.plan
+        return ops.unrotate(rows, Plan(signs.to(rows.device), factor.to(rows.device), power))
 
     def unrotate(self, states: torch.Tensor) -> torch.Tensor:
         """Un-rotate ``[T, A·H]`` aux states, or the post-norm state ``[T, H]``."""
