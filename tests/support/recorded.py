@@ -83,6 +83,7 @@ def compressed_tensors(**groups: dict[str, Any]) -> dict[str, Any]:
 def quark(**changes: Any) -> dict[str, Any]:
     """A ``quantization_config`` with Quark's rotation algorithm."""
     rotation = {
+        "scaling_layers": {},
         "name": "rotation",
         "r1": True,
         "r2": False,
@@ -91,15 +92,20 @@ def quark(**changes: Any) -> dict[str, Any]:
         "rotation_size": None,
         "random_r1": False,
         "random_r2": False,
-        "online_r1_rotation": False,
-        "trainable": False,
-        "train_smooth": None,
         "backbone": "model",
         "model_decoder_layers": "model.layers",
-        "scaling_layers": {},
+        "v_proj": "self_attn.v_proj",
+        "o_proj": "self_attn.o_proj",
+        "self_attn": "self_attn",
+        "mlp": "mlp",
+        "online_r1_rotation": False,
+        "online_config": None,
+        "trainable": False,
+        "train_smooth": None,
+        "smooth_positions": None,
         **changes,
     }
-    return {"quant_method": "quark", "algo_config": [rotation], "exclude": ["lm_head"]}
+    return {"quant_method": "quark", "version": "0.13", "algo_config": [rotation], "exclude": []}
 
 
 def record(folder: Path, quantization: dict[str, Any]) -> Path:
