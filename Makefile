@@ -22,12 +22,13 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 DOCS_VENV ?= .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit test-npu docs lint clean
+.PHONY: help venv demo test test-unit test-npu test-contract-all docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
+	@echo "make test-contract-all  the hook table against every release of both hosts (some 500 MB to download)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
 	@echo "make docs       the documentation, English and Chinese, into build/site (own environment)"
 	@echo "make lint       ruff and mypy"
@@ -78,6 +79,10 @@ $(DOCS_STAMP): requirements/docs.txt
 
 docs: $(DOCS_STAMP)
 	$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+
+# Sources only: nothing of these releases is installed. Kept in $$EAGLE3_QUAROT_RELEASES.
+test-contract-all: $(STAMP)
+	EAGLE3_QUAROT_ALL_RELEASES=1 $(BIN)/python -m pytest tests/contract/wheels
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,8 @@ from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
 from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
+from tests.support.checkpoints import write_target
+from tests.support.rotations import hadamard_rotation
 from vllm_eagle3_quarot.integrations.acceptance_guard import AcceptanceGuard
 
 
@@ -87,4 +90,44 @@ def test_inert_when_the_plugin_is_disabled(
 ) -> None:
     monkeypatch.setenv("VLLM_EAGLE3_QUAROT_DISABLE", "1")
     AcceptanceGuard(configuration(after_drafts=1)).record(step(10, 0), None)
+    assert log.messages == []
+
+
+def other_method(target: Path, method: str, **settings: str) -> SimpleNamespace:
+    config = configuration(method=method)
+    config.model_config = SimpleNamespace(model=str(target), revision=None)
+    config.load_config = SimpleNamespace(download_dir=None)
+    config.additional_config = {"eagle3_quarot": settings}
+    return config
+
+
+@pytest.mark.parametrize("method", ["dflash", "dspark", "medusa", "eagle"])
+@pytest.mark.parametrize("sidecar", [True, False])
+def test_rotated_target_with_a_method_that_is_not_corrected(
+    tmp_path: Path, log: pytest.LogCaptureFixture, method: str, sidecar: bool
+) -> None:
+    target = write_target(tmp_path / "target", hadamard_rotation(64), sidecar=sidecar, optional={})
+    config = other_method(target, method)
+    for engine in range(2):
+        AcceptanceGuard(config, engine).record(step(5000, 0), None)
+    (line,) = log.messages
+    for part in (
+        str(target),
+        f"does not correct method '{method}'",
+        "rate near 0",
+        "use an Eagle3",
+    ):
+        assert part in line
+
+
+def test_such_a_method_where_there_is_nothing_to_say(
+    tmp_path: Path, log: pytest.LogCaptureFixture
+) -> None:
+    rotated = write_target(tmp_path / "rotated", hadamard_rotation(64))
+    AcceptanceGuard(other_method(rotated, "medusa", mode="off"))
+    AcceptanceGuard(other_method(rotated, "ngram"))
+    plain = write_target(tmp_path / "plain", None, hidden=64)
+    AcceptanceGuard(other_method(plain, "medusa"))
+    (plain / "model.safetensors").write_bytes(b"not a checkpoint")
+    AcceptanceGuard(other_method(plain, "medusa"))
     assert log.messages == []

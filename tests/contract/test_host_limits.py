@@ -60,16 +60,6 @@ def test_draft_of_aux_states_on_the_second_runner_is_corrected(tmp_path: Path) -
     assert torch.allclose(combined, expected, atol=2e-5)
 
 
-def test_tokens_taken_from_a_shared_head_without_logits(tmp_path: Path) -> None:
-    target, draft, settings = _pair(tmp_path, DraftSpec(own_head=False))
-    speculation = {"use_local_argmax_reduction": True}
-    with (
-        pytest.raises(UnsupportedPairError, match="Remove 'use_local_argmax_reduction'"),
-        loaded_draft(target, draft, settings=settings, speculation=speculation),
-    ):
-        pass
-
-
 def test_tokens_taken_from_a_head_of_its_own_without_logits(tmp_path: Path) -> None:
     target, draft, settings = _pair(tmp_path, DraftSpec())
     speculation = {"use_local_argmax_reduction": True}

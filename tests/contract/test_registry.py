@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
 import pytest
 from vllm.model_executor.models import ModelRegistry
 from vllm.model_executor.models.deepseek_eagle3 import Eagle3DeepseekV2ForCausalLM
 from vllm.model_executor.models.llama_eagle3 import Eagle3LlamaForCausalLM
 
+from tests.support.registry import stock_registry
 from vllm_eagle3_quarot.draft.aux_states import default_layers
-from vllm_eagle3_quarot.integrations import architectures
+from vllm_eagle3_quarot.integrations import architectures, draft_models
 from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
 
 #: Every Eagle3 draft architecture of vLLM 0.23.0 and the class behind it.
@@ -46,14 +50,9 @@ NO_EAGLE3_DRAFTS = {
 
 
 @pytest.fixture(autouse=True)
-def registry() -> Iterator[dict[str, object]]:
-    """A stock registry before, and whatever there was after."""
-    kept = dict(ModelRegistry.models)
-    for name, cls in EAGLE3_ARCHITECTURES.items():
-        ModelRegistry.register_model(name, f"{cls.__module__}:{cls.__name__}")
-    yield ModelRegistry.models
-    ModelRegistry.models.clear()
-    ModelRegistry.models.update(kept)
+def registry() -> Iterator[Any]:
+    with stock_registry() as registry:
+        yield registry
 
 
 def test_every_eagle3_architecture_is_wrapped_and_no_other() -> None:
@@ -61,7 +60,7 @@ def test_every_eagle3_architecture_is_wrapped_and_no_other() -> None:
     wrapped = architectures.wrap_eagle3_architectures()
     assert sorted(wrapped) == sorted(EAGLE3_ARCHITECTURES)
     for name, entry in ModelRegistry.models.items():
-        assert (entry is before[name]) == (name not in EAGLE3_ARCHITECTURES)
+        assert (entry is before[name]) == (name not in wrapped)
 
 
 @pytest.mark.variants(1, 12)
@@ -99,20 +98,49 @@ def test_wrapping_twice_changes_nothing() -> None:
     assert once == {n: ModelRegistry.models[n].load_model_cls() for n in EAGLE3_ARCHITECTURES}
 
 
-def test_a_class_that_a_host_registered_earlier_stays_underneath(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def host_class(monkeypatch: pytest.MonkeyPatch) -> type:
+    """A draft class of a host's own, under a name that nobody knows."""
+    host = type("HostsOwnDraft", (Eagle3LlamaForCausalLM,), {"__module__": "host_models"})
+    module = ModuleType("host_models")
+    module.HostsOwnDraft = host  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "host_models", module)
+    # Classes are made once per process; this one is made anew for each test.
+    monkeypatch.delattr(draft_models, "QuaRotHostsOwnDraft_over_host_models", raising=False)
+    return host
+
+
+@pytest.mark.parametrize("order", ["host first", "we first", "both orders"])
+@pytest.mark.parametrize("lazy", [True, False])
+def test_a_class_of_the_host_stays_underneath_ours(
+    host_class: type, order: str, lazy: bool
 ) -> None:
-    """vllm-project/vllm-ascend#10896: a host brings its own class under one of the names."""
-    host = type("Eagle3LlamaForCausalLM", (Eagle3LlamaForCausalLM,), {"__module__": "host_models"})
-    module = type(inspect)("host_models")
-    module.Eagle3LlamaForCausalLM = host  # type: ignore[attr-defined]
-    monkeypatch.setitem(__import__("sys").modules, "host_models", module)
-    ModelRegistry.register_model("Eagle3LlamaForCausalLM", "host_models:Eagle3LlamaForCausalLM")
+    """vllm-project/vllm-ascend#10896: the order of plugins is not defined, the last one wins."""
+
+    def host_registers() -> None:
+        location = "host_models:HostsOwnDraft" if lazy else host_class
+        ModelRegistry.register_model("Eagle3LlamaForCausalLM", location)
+
+    if order != "we first":
+        host_registers()
     architectures.wrap_eagle3_architectures()
+    architectures.wrap_later_registrations()
+    if order != "host first":
+        host_registers()
     resolved = ModelRegistry.models["Eagle3LlamaForCausalLM"].load_model_cls()
-    assert issubclass(resolved, host)
+    assert issubclass(resolved, QuaRotDraftMixin) and issubclass(resolved, host_class)
+    assert resolved.__mro__.count(QuaRotDraftMixin) == 1
     others = ModelRegistry.models["LlamaForCausalLMEagle3"].load_model_cls()
-    assert not issubclass(others, host)
+    assert issubclass(others, QuaRotDraftMixin) and not issubclass(others, host_class)
+
+
+def test_later_registrations_of_targets_are_left_alone() -> None:
+    architectures.wrap_later_registrations()
+    extended = ModelRegistry.register_model
+    architectures.wrap_later_registrations()
+    assert ModelRegistry.register_model is extended
+    ModelRegistry.register_model("SomebodysForCausalLM", "somebody.models:SomebodysForCausalLM")
+    assert ModelRegistry.models["SomebodysForCausalLM"].module_name == "somebody.models"
 
 
 @pytest.mark.parametrize("cls", [Eagle3LlamaForCausalLM, Eagle3DeepseekV2ForCausalLM])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.support.checkpoints import embedding, write_target
 from tests.support.drafts import DraftSpec
@@ -125,8 +125,6 @@ def test_reduced_head_with_a_map_stays_the_drafts_own(tmp_path: Path) -> None:
 
 def test_left_overs_of_training_do_not_stop_the_load(tmp_path: Path) -> None:
     """speculators files may hold the verifier's norm and head; the norm even supplies the scale."""
-    from safetensors.torch import save_file
-
     q = ROTATIONS["12 x 16"]
     files = _write(tmp_path, q, DraftSpec(hidden=192, own_head=False), embedding(96, 192))
     path = files["draft"] / "model.safetensors"
@@ -164,3 +162,22 @@ def test_host_that_does_not_share_its_head_is_refused(
         loaded_draft(files["target"], files["draft"], settings=settings),
     ):
         pass
+
+
+def test_best_token_through_a_shared_head(tmp_path: Path) -> None:
+    """use_local_argmax_reduction asks the logits processor for tokens, past compute_logits."""
+    q = ROTATIONS["12 x 16"]
+    files = _write(tmp_path, q, DraftSpec(hidden=192, own_head=False), None)
+    stored = load_file(files["target"] / "model.safetensors")
+    settings = {"original_model": str(files["original"])}
+    x = torch.randn(20, 192)
+    with (
+        loaded_draft(files["target"], files["draft"], settings=settings) as draft,
+        torch.inference_mode(),
+    ):
+        share_as_the_host_does(draft, target_modules(*(stored[n].float() for n in _TARGET_TABLES)))
+        tokens = draft.logits_processor.get_top_tokens(draft.lm_head, x)
+        expected = draft.compute_logits(x).argmax(-1)
+    assert torch.equal(tokens, expected)
+    agreement = (tokens == (x @ embedding(VOCABULARY, 192, seed=4).T).argmax(-1)).float().mean()
+    assert agreement > 0.9  # rounding of the stored tables may decide between near equals

@@ -18,13 +18,16 @@ MODELSCOPE_VARIABLE = "VLLM_USE_MODELSCOPE"
 
 
 def model_folder(
-    model: str, revision: str | None = None, patterns: Sequence[str] = SMALL_FILES
+    model: str,
+    revision: str | None = None,
+    patterns: Sequence[str] = SMALL_FILES,
+    cache: str | None = None,
 ) -> Path:
     """Return the local folder of ``model``, a folder or a hub id (Hugging Face or ModelScope).
 
-    A hub id is answered from the local cache; what is missing there of the files that match
-    ``patterns`` is downloaded unless the hub is switched off (``HF_HUB_OFFLINE``). ModelScope is
-    asked when ``VLLM_USE_MODELSCOPE`` is set.
+    A hub id is answered from the local cache (``cache``, or the hub's own when None); what is
+    missing there of the files that match ``patterns`` is downloaded unless the hub is switched off
+    (``HF_HUB_OFFLINE``). ModelScope is asked when ``VLLM_USE_MODELSCOPE`` is set.
 
     Raises:
         CheckpointError: there is no such folder and the hub has no such model.
@@ -35,16 +38,21 @@ def model_folder(
     if path.exists():
         raise CheckpointError(f"{model} is a file where a checkpoint folder is expected")
     if os.environ.get(MODELSCOPE_VARIABLE, "").strip().lower() in ("1", "true"):
-        return _from_modelscope(model, revision, patterns)
-    return _from_hugging_face(model, revision, patterns)
+        return _from_modelscope(model, revision, patterns, cache)
+    return _from_hugging_face(model, revision, patterns, cache)
 
 
-def _from_hugging_face(model: str, revision: str | None, patterns: Sequence[str]) -> Path:
+def _from_hugging_face(
+    model: str, revision: str | None, patterns: Sequence[str], cache: str | None
+) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=list(patterns)))
+        folder = snapshot_download(
+            model, revision=revision, cache_dir=cache, allow_patterns=list(patterns)
+        )
+        return Path(folder)
     except HFValidationError as error:
         raise CheckpointError(
             f"'{model}' is neither a folder nor a hub id (owner/name); check the path"
@@ -56,7 +64,9 @@ def _from_hugging_face(model: str, revision: str | None, patterns: Sequence[str]
         ) from error
 
 
-def _from_modelscope(model: str, revision: str | None, patterns: Sequence[str]) -> Path:
+def _from_modelscope(
+    model: str, revision: str | None, patterns: Sequence[str], cache: str | None
+) -> Path:
     try:
         from modelscope import snapshot_download
     except ImportError as error:
@@ -68,7 +78,11 @@ def _from_modelscope(model: str, revision: str | None, patterns: Sequence[str]) 
     try:
         return Path(
             snapshot_download(
-                model, revision=revision, allow_patterns=list(patterns), local_files_only=offline
+                model,
+                revision=revision,
+                cache_dir=cache,
+                allow_patterns=list(patterns),
+                local_files_only=offline,
             )
         )
     except Exception as error:  # its errors come from several libraries and share no class

@@ -26,7 +26,7 @@ from vllm_eagle3_quarot.cli.options import (
     TargetModel,
 )
 from vllm_eagle3_quarot.cli.output import progress_bar, reported, show
-from vllm_eagle3_quarot.draft.correction import rotation_of
+from vllm_eagle3_quarot.draft.target_rotation import rotation_of
 from vllm_eagle3_quarot.errors import UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 from vllm_eagle3_quarot.settings import Settings

@@ -14,22 +14,15 @@ from typing import Literal
 
 from vllm_eagle3_quarot.checkpoint.draft import HEAD, DraftFacts
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
-from vllm_eagle3_quarot.checkpoint.recorded_rotation import RecordedRotations
-from vllm_eagle3_quarot.checkpoint.sidecar import REMEDY
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
 from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
+from vllm_eagle3_quarot.draft.target_rotation import rotation_of
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
 from vllm_eagle3_quarot.draft.witness import confirm
-from vllm_eagle3_quarot.errors import (
-    CheckpointError,
-    QuaRotError,
-    RotationError,
-    UnsupportedPairError,
-)
-from vllm_eagle3_quarot.rotation.rebuilding import rebuild
+from vllm_eagle3_quarot.errors import QuaRotError, UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 from vllm_eagle3_quarot.settings import Settings
 
@@ -42,7 +35,8 @@ class Correction:
 
     Attributes:
         mode: ``runtime``: aux hidden states are un-rotated on every step; ``fold``: the draft's
-            projection takes them as they are.
+            projection takes them as they are; ``aligned``: so it did before, in a draft that was
+            aligned offline to this rotation.
         target: folder of the target.
         draft: folder of the draft.
         rotation: ``Q``.
@@ -55,7 +49,7 @@ class Correction:
         copied_embedding: where the copied table comes from.
     """
 
-    mode: Literal["runtime", "fold"]
+    mode: Literal["runtime", "fold", "aligned"]
     target: Path
     draft: Path
     rotation: Rotation
@@ -80,6 +74,8 @@ class Correction:
         states = "un-rotated before norms and fc"
         if self.mode == "fold":
             states = "taken as they are by an fc into which Q was folded"
+        elif self.mode == "aligned":
+            states = "taken as they are by a draft that was aligned offline to this rotation"
         embedding = "its own embedding"
         if self.embedding == "shared":
             embedding = "the target's embedding (shared, un-rotated at look-up)"
@@ -117,16 +113,17 @@ def correction_of(
     settings: Settings,
     draft_revision: str | None = None,
     *,
+    hub_cache: str | None = None,
     pipeline_stages: int = 1,
 ) -> Correction | None:
     """Return what ``draft`` needs on ``target``, None when there is nothing to do.
 
-    ``draft`` is a folder or a hub id; it is not looked at unless the target is rotated. With
-    several ``pipeline_stages`` the draft runs where the target has a head, but no token table.
+    ``draft`` is a folder or a hub id (looked for in ``hub_cache``, or the hub's own cache); it is
+    not looked at unless the target is rotated. With several ``pipeline_stages`` the draft runs
+    where the target has a head, but no token table.
 
-    None means: ``mode`` is off, or nothing says that the target is rotated, or the draft was
-    aligned to its rotation offline, or it is rotated, cannot be corrected and ``strict`` is off
-    (then a warning has been logged).
+    None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
+    cannot be corrected and ``strict`` is off (then a warning has been logged).
 
     Raises:
         QuaRotError: the target is rotated, the pair cannot be corrected, and ``strict`` is on; the
@@ -140,15 +137,9 @@ def correction_of(
         rotation = rotation_of(facts, settings)
         if rotation is None:
             return None
-        facts_of_draft = DraftFacts(model_folder(draft, draft_revision))
+        facts_of_draft = DraftFacts(model_folder(draft, draft_revision, cache=hub_cache))
         if is_aligned(facts_of_draft, rotation):
-            logger.info(
-                "eagle3_quarot: the draft %s was aligned offline to this target's rotation "
-                "(fingerprint %s); it is left as it is",
-                facts_of_draft.folder,
-                rotation.fingerprint[:12],
-            )
-            return None
+            return _aligned(facts, facts_of_draft, rotation)
         return _correct(facts, facts_of_draft, rotation, settings, pipeline_stages)
     except QuaRotError as error:
         tolerate(error, settings)
@@ -164,55 +155,6 @@ def tolerate(error: QuaRotError, settings: Settings) -> None:
         "acceptance rate near 0. Reason: %s",
         error,
     )
-
-
-def rotation_of(target: TargetFacts, settings: Settings) -> Rotation | None:
-    """Return the rotation of ``target``'s residual stream, None when nothing says it is rotated.
-
-    Raises:
-        QuaRotError: it is rotated and the rotation is missing or unusable, or the target is broken.
-    """
-    if settings.rotation is not None:
-        rotation = Rotation.from_file(settings.rotation, hidden_size=target.hidden_size)
-    elif target.sidecar is not None:
-        rotation = Rotation.from_file(target.sidecar, hidden_size=target.hidden_size)
-    elif (recorded := _recorded(target)) is not None:
-        if recorded.residual is None:
-            # Such tools fold the norms in any case, so the final norm's ones mean nothing here.
-            logger.debug(
-                "eagle3_quarot: %s: the rotations by %s stay inside layers, nothing to correct",
-                target.folder,
-                recorded.tool,
-            )
-            return None
-        rotation = rebuild(recorded.residual, target.hidden_size, target.folder)
-    elif _looks_rotated(target):
-        raise RotationError(
-            f"{target.folder}: the target is rotated (its final norm is exactly one everywhere, as "
-            "left by folding it into the head), but it brings no rotation file "
-            "optional/quarot.safetensors. An Eagle3 draft trained on the original model would get "
-            f"rotated hidden states and every proposal would be rejected: {REMEDY}"
-        )
-    else:
-        logger.debug("eagle3_quarot: %s is not rotated, nothing to correct", target.folder)
-        return None
-    if target.head_equals_embedding:
-        raise UnsupportedPairError(
-            f"{target.folder}: embedding and head of this rotated target are one table, so the "
-            "final norm's scale was folded into the embedding as well and the target itself is "
-            "damaged (known fault of quantising a model with tied embeddings). Quantise again from "
-            "a copy with separate tables (tie_word_embeddings: false)"
-        )
-    return rotation
-
-
-def _recorded(target: TargetFacts) -> RecordedRotations | None:
-    try:
-        return target.recorded_rotations
-    except CheckpointError as error:
-        # As below: what the engine can load and we cannot read is no reason to stop a server.
-        logger.debug("eagle3_quarot: the configuration could not be looked at: %s", error)
-        return None
 
 
 def is_aligned(draft: DraftFacts, rotation: Rotation) -> bool:
@@ -234,16 +176,18 @@ def is_aligned(draft: DraftFacts, rotation: Rotation) -> bool:
     )
 
 
-def _looks_rotated(target: TargetFacts) -> bool:
-    if target.description is not None and target.description.claims_rotation:
-        return True
-    try:
-        return target.final_norm_is_ones
-    except CheckpointError as error:
-        # The engine has loaded this target by its own means (another format, a remote store): files
-        # that we cannot read are no reason to stop a server.
-        logger.debug("eagle3_quarot: the final norm could not be looked at: %s", error)
-        return False
+def _aligned(target: TargetFacts, draft: DraftFacts, rotation: Rotation) -> Correction:
+    """Nothing to correct, and nothing that the host may correct either."""
+    return Correction(
+        mode="aligned",
+        target=target.folder,
+        draft=draft.folder,
+        rotation=rotation,
+        aux=aux_states_of(draft, rotation.size, target.layer_count),
+        embedding="own",
+        head="own",
+        final_norm=None,
+    )
 
 
 def _correct(

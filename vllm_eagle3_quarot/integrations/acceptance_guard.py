@@ -16,6 +16,7 @@ from vllm.v1.metrics.loggers import StatLoggerBase
 
 from vllm_eagle3_quarot.draft.acceptance import AcceptanceWindow
 from vllm_eagle3_quarot.errors import SettingsError
+from vllm_eagle3_quarot.integrations.engine_config import rotated_target
 from vllm_eagle3_quarot.settings import Settings, is_disabled
 
 if TYPE_CHECKING:
@@ -30,15 +31,23 @@ LIKELY_CAUSES = (
 )
 
 
+#: Methods that read the target's hidden states, too, and that we do not correct.
+UNCORRECTED_METHODS = ("eagle", "medusa", "mlp_speculator", "dflash", "dspark")
+
+
 class AcceptanceGuard(StatLoggerBase):
     """Warns once when an Eagle3 draft's first token is (nearly) never accepted, and once when it
-    is again. One per engine; inert for every other method."""
+    is again. One per engine; for other methods only a line where a rotated target spoils them."""
 
     def __init__(self, vllm_config: VllmConfig, engine_index: int = 0) -> None:
         self._engine = engine_index
         self._window: AcceptanceWindow | None = None
         speculation = vllm_config.speculative_config
-        if is_disabled() or speculation is None or speculation.method != "eagle3":
+        if is_disabled() or speculation is None:
+            return
+        if speculation.method != "eagle3":
+            if engine_index == 0 and speculation.method in UNCORRECTED_METHODS:
+                _warn_of_uncorrected_method(vllm_config)
             return
         try:
             settings = Settings.from_additional_config(vllm_config.additional_config).guard
@@ -89,3 +98,16 @@ class AcceptanceGuard(StatLoggerBase):
 
     def log_engine_initialized(self) -> None:
         """Nothing to say at start-up."""
+
+
+def _warn_of_uncorrected_method(vllm_config: VllmConfig) -> None:
+    """One line; no refusal, because some hosts correct some of these methods by themselves."""
+    target = rotated_target(vllm_config)
+    if target is not None:
+        logger.warning(
+            "eagle3_quarot: %s is a rotated target, and this plugin does not correct method '%s' "
+            "(only eagle3). Unless the host corrects it, expect an acceptance rate near 0: use an "
+            "Eagle3 draft, or a target quantised without rotation",
+            target,
+            vllm_config.speculative_config.method,
+        )

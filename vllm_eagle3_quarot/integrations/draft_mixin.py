@@ -7,7 +7,7 @@ Three places touch the target's basis, and nothing else does:
   captured graph; ``h = h' Qᵀ`` is computed before norms and ``fc``;
 * the look-up in a token table shared with the target: ``E[ids] = E'[ids] Qᵀ``; features of images
   take the place of such rows, and a rotated vision tower makes them rotated, whoever's table it is;
-* ``compute_logits`` on a head shared with the target: ``x Wᵀ = ((x / g) Q) W'ᵀ``.
+* a head shared with the target, entered through the logits processor: ``x Wᵀ = ((x / g) Q) W'ᵀ``.
 
 Norms, ``fc``, layers and everything behind them are the host's. In mode ``fold`` the first place is
 replaced by a change of ``fc`` while the draft is loaded (integrations/folded_projection.py).
@@ -30,8 +30,10 @@ from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.copied_embedding import fill_embedding
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
 from vllm_eagle3_quarot.integrations.folded_projection import ProjectionFold, settle_mode
-from vllm_eagle3_quarot.integrations.original_loaders import original_loader
+from vllm_eagle3_quarot.integrations.loaded_projection import LoadedProjection
+from vllm_eagle3_quarot.integrations.original_loaders import original_loader, switch_off_host_fold
 from vllm_eagle3_quarot.integrations.shared_embedding import unrotate_shared_embedding
+from vllm_eagle3_quarot.integrations.target_head import rotate_at_entrance
 from vllm_eagle3_quarot.integrations.unrotated_norm import first_norms, unrotate_in_norms
 from vllm_eagle3_quarot.rotation import Plan
 from vllm_eagle3_quarot.settings import Settings
@@ -43,13 +45,13 @@ if TYPE_CHECKING:
         """What we rely on in a host's Eagle3 draft class."""
 
         model: Any
+        logits_processor: Any
         has_own_embed_tokens: bool
         has_own_lm_head: bool
 
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None: ...
         def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor: ...
         def embed_input_ids(self, input_ids: torch.Tensor, **options: Any) -> torch.Tensor: ...
-        def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None: ...
         def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any: ...
 
 else:
@@ -77,15 +79,19 @@ class QuaRotDraftMixin(_HostDraft):
         with _reason_in_the_log():
             strict = Settings.from_additional_config(vllm_config.additional_config).strict
             correction = settle_mode(correction, self.model, strict=strict)
+        switch_off_host_fold(self)
         self._quarot = _OnDevice.of(correction, next(self.parameters()).device)
         if correction.embedding == "shared":
             unrotate_shared_embedding(self.model, self._quarot.plan)
         if correction.mode == "fold":
             self._quarot_fold = ProjectionFold(correction.rotation)
-        else:
+        elif correction.mode == "runtime":
             norms = first_norms(self.model) if correction.aux.count else []
             unrotate_in_norms(norms, self._quarot.plan)
             self._quarot_combines = not norms
+        if self._quarot.head_multiplier is not None:
+            multiplier = self._quarot.head_multiplier
+            rotate_at_entrance(self.logits_processor, self._quarot.plan, multiplier)
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Un-rotate the aux states ``[T, A·H]``, then combine them as the host does.
@@ -109,24 +115,18 @@ class QuaRotDraftMixin(_HostDraft):
             options["multimodal_embeddings"] = [self._quarot.feature(item) for item in features]
         return super().embed_input_ids(input_ids, **options)
 
-    def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Logits of the draft's final states ``[T, H]``, through the target's head if shared."""
-        if self._quarot is not None and self._quarot.head_multiplier is not None:
-            hidden_states = ops.rotate(
-                hidden_states, self._quarot.plan, self._quarot.head_multiplier
-            )
-        return super().compute_logits(hidden_states)
-
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> Any:
         """Load as the host does; what is shared with the target is left out and not kept."""
         if self._quarot is None:
             return super().load_weights(weights)
         correction = self._quarot.correction
-        own = _own_weights(weights, correction)
+        projection = LoadedProjection()
+        own = projection.watched(_own_weights(weights, correction))
         if self._quarot_fold is not None:
             own = self._quarot_fold.watched(own)
         original = original_loader(type(self))
         loaded = super().load_weights(own) if original is None else original(self, own)
+        projection.verify(self)
         if correction.copied_embedding is not None:
             fill_embedding(self.model.embed_tokens, correction.copied_embedding)
         if self._quarot_fold is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import UnsupportedPairError
+from vllm_eagle3_quarot.integrations import registration
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 
 def refusal_of(vllm_config: VllmConfig, correction: Correction) -> UnsupportedPairError | None:
     """Return why this host cannot serve the corrected draft, None when it can."""
+    if registration.unmet:
+        return UnsupportedPairError(
+            f"{correction.draft} on {correction.target}: the target is rotated, and this host "
+            f"lacks what the correction needs: {'; '.join(registration.unmet)}. Nearly every "
+            f"proposal would be rejected. {registration.REMEDY}"
+        )
     if correction.head == "shared" and leaves_heads_uninitialised():
         return UnsupportedPairError(
             f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the "
             "target's to an Eagle3 draft (it keeps uninitialised memory, on any target). Use a "
             "draft with its own lm_head"
-        )
-    if correction.head == "shared" and _takes_tokens_without_logits(vllm_config):
-        return UnsupportedPairError(
-            f"{correction.draft}: the draft has no lm_head, and with 'use_local_argmax_reduction' "
-            "draft tokens are taken from the target's head without the logits that are corrected. "
-            "Remove 'use_local_argmax_reduction' from --speculative-config"
         )
     if correction.aux.count == 0 and runs_on_second_runner(vllm_config):
         return UnsupportedPairError(
@@ -48,7 +49,3 @@ def leaves_heads_uninitialised() -> bool:
 def runs_on_second_runner(vllm_config: VllmConfig) -> bool:
     """True where the engine will build model runner V2; hosts without one do not say."""
     return bool(getattr(vllm_config, "use_v2_model_runner", False))
-
-
-def _takes_tokens_without_logits(vllm_config: VllmConfig) -> bool:
-    return bool(getattr(vllm_config.speculative_config, "use_local_argmax_reduction", False))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -34,14 +33,14 @@ def _aligned(folder: Path) -> tuple[Path, Path]:
     return target, folder / "aligned"
 
 
-def test_plugin_leaves_a_draft_of_the_same_rotation_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_plugin_leaves_a_draft_of_the_same_rotation_alone(tmp_path: Path) -> None:
     target, draft = _aligned(tmp_path)
-    caplog.set_level(logging.INFO, "vllm.eagle3_quarot")
-    assert correction_of(tmp_path / "target", str(tmp_path / "draft"), Settings()) is not None
-    assert correction_of(target, str(draft), Settings()) is None
-    assert "was aligned offline to this target's rotation" in caplog.text
+    published = correction_of(tmp_path / "target", str(tmp_path / "draft"), Settings())
+    aligned = correction_of(target, str(draft), Settings())
+    assert published is not None and published.mode == "runtime"
+    assert aligned is not None and aligned.mode == "aligned"
+    assert not aligned.acts_on_steps
+    assert "a draft that was aligned offline to this rotation" in aligned.summary()
 
 
 def test_plugin_refuses_a_draft_of_another_rotation(tmp_path: Path) -> None:

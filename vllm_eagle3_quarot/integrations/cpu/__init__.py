@@ -6,7 +6,14 @@ Nothing here acts on another platform. On Ascend, vllm-ascend loads these checkp
 
 from __future__ import annotations
 
-__all__ = ["register_cpu_host"]
+__all__ = ["is_cpu_host", "register_cpu_host"]
+
+
+def is_cpu_host() -> bool:
+    """True when vLLM's own CPU platform is the active one."""
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
 
 
 def register_cpu_host() -> None:
@@ -15,9 +22,7 @@ def register_cpu_host() -> None:
     Does nothing unless the active platform is the CPU. Cheap: it runs in every process of a server,
     most of which never load a model.
     """
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
+    if not is_cpu_host():
         return
 
     from vllm_eagle3_quarot.integrations.cpu.faults import repair_faults
