@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.ascendc.harness import build, launch
+from tests.kernels.ascendc.harness.compilation import CompileError
 
 HERE = Path(__file__).resolve().parent
 
@@ -46,8 +46,8 @@ def driver(compiler: str) -> Path:
     """The kernels compiled unmodified against the emulator, with ASan and UBSan."""
     try:
         return build.executable()
-    except subprocess.CalledProcessError as error:
-        pytest.fail(f"the kernels do not compile:\n{error.stderr}", pytrace=False)
+    except CompileError as error:
+        pytest.fail(f"the kernels do not compile:\n{error}", pytrace=False)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from tests.kernels.ascendc.harness import build
 from tests.kernels.ascendc.harness.battery import battery, check_all
+from tests.kernels.ascendc.harness.compilation import CompileError
 from tests.kernels.ascendc.harness.launch import KernelStopped, run
 from tests.kernels.ascendc.harness.mutations import EQUIVALENT, MUTATIONS, Mutation
 
@@ -28,8 +28,8 @@ def outcome(mutation: Mutation | None, folder: Path) -> tuple[str, list[object]]
         mutation.apply(build.KERNELS, kernels)
     try:
         driver = build.executable(kernels=kernels, flags=FLAGS)
-    except subprocess.CalledProcessError as error:
-        return f"compile: {error.stderr}", []
+    except CompileError as error:
+        return f"compile: {error}", []
     try:
         result = run(driver, folder, *(launch for launch, _ in battery()))
     except KernelStopped as stopped:

@@ -15,6 +15,7 @@ import sys
 import pytest
 
 from tests.kernels.ascendc.harness import build
+from tests.kernels.ascendc.harness.compilation import CompileError
 
 CHECKS = (
     "unrotate", "concat", "norm", "embedding", "rotate", "changed_factor", "refusals",
@@ -27,8 +28,8 @@ def outcomes(compiler: str) -> list[dict[str, str | bool]]:
     pytest.importorskip("torch", reason="the binding is a torch extension")
     try:
         library = build.torch_library()
-    except subprocess.CalledProcessError as error:
-        pytest.fail(f"the binding does not compile:\n{error.stderr}", pytrace=False)
+    except CompileError as error:
+        pytest.fail(f"the binding does not compile:\n{error}", pytrace=False)
     # A process of its own: a library may be loaded once, and the emulator ends its process.
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.ascendc.harness.torch_ops_check", str(library)],

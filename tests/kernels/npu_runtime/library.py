@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
+from tests.kernels.ascendc.harness import compilation
 from tests.kernels.ascendc.harness.build import DRIVER, EMULATOR, HOST, INCLUDE, KERNELS
-from tests.kernels.npu_runtime import compilation
 from tests.kernels.npu_runtime.fake_cann.symbols import package_folder
 
 HERE = Path(__file__).resolve().parent

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.kernels.npu_runtime import compilation
+from tests.kernels.ascendc.harness import compilation
 from tests.kernels.npu_runtime.fake_cann import symbols
 
 HERE = Path(__file__).resolve().parent
