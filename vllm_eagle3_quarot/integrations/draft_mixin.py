@@ -182,9 +182,11 @@ class _OnDevice:
 
     def feature(self, rows: torch.Tensor) -> torch.Tensor:
         """Un-rotate the features ``[n, i·H]`` of an image; the target keeps using the original."""
-        # Mode fold may have left Q on the CPU; few steps have an image.
-        signs, factor, power = self.plan
-        return ops.unrotate(rows, Plan(signs.to(rows.device), factor.to(rows.device), power))
+        plan = self.plan
+        if plan.signs.device != rows.device:
+            # Mode fold leaves Q on the CPU, but an image may come at any time.
+            plan = self.correction.rotation.plan_on(rows.device)
+        return ops.unrotate(rows, plan)
 
     def unrotate(self, states: torch.Tensor) -> torch.Tensor:
         """Un-rotate ``[T, A·H]`` aux states, or the post-norm state ``[T, H]``."""
