@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tests.support import recorded
-from tests.support.rotated_copy import READERS, write_copy
+from tests.support.rotated_copy import readers, write_copy
 
 
 def spinquant_copy(source: Path, folder: Path, **groups: dict[str, Any]) -> Path:
@@ -25,15 +25,15 @@ def spinquant_copy(source: Path, folder: Path, **groups: dict[str, Any]) -> Path
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float64)
     with torch.no_grad():
         for layer in model.model.layers:
-            for norm, readers in READERS.items():
-                _fold(layer.get_submodule(norm), [layer.get_submodule(name) for name in readers])
+            for norm, names in readers(model.config.to_dict()).items():
+                _fold(layer.get_submodule(norm), [layer.get_submodule(name) for name in names])
         _fold(model.model.norm, [model.lm_head])
     apply_transform_config(model, TransformConfig.model_validate({"config_groups": groups}))
     write_copy(source, folder, model.state_dict())
     return recorded.record(folder, recorded.compressed_tensors(**groups))
 
 
-def _fold(norm: torch.nn.Module, readers: list[torch.nn.Module]) -> None:
-    for reader in readers:
+def _fold(norm: torch.nn.Module, linears: list[torch.nn.Module]) -> None:
+    for reader in linears:
         reader.weight *= norm.weight
     norm.weight.fill_(1.0)

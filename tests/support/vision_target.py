@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.support.checkpoints import POINTER, embedding, write_json, write_sidecar
 from tests.support.reference_pair import FLOAT_TARGET
-from tests.support.rotated_copy import READERS, WRITERS
+from tests.support.rotated_copy import readers, writers
 
 HIDDEN = 96
 LAYERS = 3
@@ -114,17 +114,18 @@ def rotated_vision_copy(source: Path, folder: Path, q: torch.Tensor) -> Path:
     }
     rotation = q.double()
     tensors[TEXT + "embed_tokens.weight"] @= rotation
-    readers = [(f"{TEXT}norm.weight", ["lm_head.weight"])]
+    folds = [(f"{TEXT}norm.weight", ["lm_head.weight"])]
+    config = json.loads((source / "config.json").read_text())["text_config"]
     for layer in range(LAYERS):
         prefix = f"{TEXT}layers.{layer}."
-        readers += [
+        folds += [
             (f"{prefix}{norm}.weight", [f"{prefix}{reader}.weight" for reader in names])
-            for norm, names in READERS.items()
+            for norm, names in readers(config).items()
         ]
-        for writer in WRITERS:
+        for writer in writers(config):
             name = f"{prefix}{writer}.weight"
             tensors[name] = rotation.T @ tensors[name]
-    for norm, names in readers:
+    for norm, names in folds:
         for name in names:
             tensors[name] = (tensors[name] * tensors[norm]) @ rotation
         tensors[norm] = torch.ones_like(tensors[norm])
