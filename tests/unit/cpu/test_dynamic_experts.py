@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.unit.cpu.loading import described, quantization
 from tests.unit.cpu.stored_experts import (
     LAYER,
     StoredExperts,
@@ -86,6 +87,23 @@ def test_operator_is_declared_as_torch_compile_needs_it(stored: StoredExperts) -
 def test_stored_weights_are_released(stored: StoredExperts) -> None:
     layer = load_experts(stored, HIDDEN, INNER, TOP_K)
     assert list(layer.state_dict()) == []
+
+
+def test_dummy_weights(stored: StoredExperts) -> None:
+    """`--load-format dummy` loads nothing and fills floating-point parameters at random."""
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.model_executor.layers.fused_moe import FusedMoE
+
+    vllm_config = VllmConfig()
+    vllm_config.load_config.load_format = "dummy"
+    config = quantization(described(stored.layers()))
+    with set_current_vllm_config(vllm_config):
+        layer = FusedMoE(EXPERTS, TOP_K, HIDDEN, INNER, quant_config=config, prefix=LAYER)
+        for parameter in layer.parameters():
+            if parameter.is_floating_point():
+                parameter.data.uniform_(-1e-3, 1e-3)
+        layer.quant_method.process_weights_after_loading(layer)
+        assert bool(torch.isfinite(run_experts(layer, *inputs(2))).all())
 
 
 def damaged(part: str, leaf: str, value: torch.Tensor | None) -> StoredExperts:
