@@ -96,7 +96,7 @@ def plan_experts(layer: str, count: int, tensor_types: Mapping[str, str]) -> Exp
             "requantise them with one type"
         )
     first, kind = next(iter(types.items()))
-    # msModelSlim can write static experts; vllm-ascend 0.23 has no method for them either.
+    # vllm-ascend 0.23 has no method for static experts either.
     if supported_scheme(first, kind) is not Scheme.W8A8_DYNAMIC:
         raise CheckpointError(
             f"'{first}' has the quantisation type '{kind}', which experts cannot have on vLLM's "
