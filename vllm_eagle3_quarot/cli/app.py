@@ -11,6 +11,7 @@ from vllm_eagle3_quarot import __version__
 from vllm_eagle3_quarot.cli.align import align_command
 from vllm_eagle3_quarot.cli.doctor import doctor_command
 from vllm_eagle3_quarot.cli.recover import recover_command
+from vllm_eagle3_quarot.cli.rotate import rotate_command
 
 app = typer.Typer(
     name="eagle3-quarot",
@@ -39,6 +40,7 @@ def _root(
 app.command("doctor")(doctor_command)
 app.command("align")(align_command)
 app.command("recover")(recover_command)
+app.command("rotate")(rotate_command)
 
 
 def main() -> None:

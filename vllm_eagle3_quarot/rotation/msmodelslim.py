@@ -50,7 +50,7 @@ def msmodelslim_rotation(size: int, block: int | None = None, seed: int = SEEDS[
         scale=float(scale),
     )
     source = f"msModelSlim's rotation for seed {seed}"
-    return Rotation(size=size, structure=structure, matrix=None, source=source)
+    return Rotation.from_structure(structure, size, source=source)
 
 
 def factor_order(width: int) -> int | None:
