@@ -32,6 +32,7 @@ from vllm_eagle3_quarot.draft.embedding import choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import find_final_norm
 from vllm_eagle3_quarot.draft.verification import Relation, relation
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
+from vllm_eagle3_quarot.draft.witness import confirm
 from vllm_eagle3_quarot.errors import UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 
@@ -92,7 +93,7 @@ def plan_alignment(
             f"{draft.folder}: the draft was made for hidden states of {width} channels, the target "
             f"{target.folder} has {rotation.size}. They are not a pair"
         )
-    aux = aux_states_of(draft, rotation.size)
+    aux = aux_states_of(draft, rotation.size, target.layer_count)
     if aux.count == 0:
         raise UnsupportedPairError(
             f"{draft.folder}: the draft takes the target's post-norm state "
@@ -100,6 +101,7 @@ def plan_alignment(
             "undone before a norm; no change of weights does that. Serve it with this plugin"
         )
     verify_vocabulary(draft)
+    confirm(target, draft, rotation, original.folder if original is not None else None)
     projection = draft.name_of(PROJECTION)
     assert projection is not None  # aux_states_of has refused a draft without one
     quantised = quantised_projection(draft, projection, dequantise=dequantise)

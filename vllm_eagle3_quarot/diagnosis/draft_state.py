@@ -18,7 +18,7 @@ from vllm_eagle3_quarot.checkpoint.draft import (
 from vllm_eagle3_quarot.checkpoint.json_file import as_object
 from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE, TargetFacts, sample_rows
 from vllm_eagle3_quarot.diagnosis.findings import Finding
-from vllm_eagle3_quarot.diagnosis.target_state import layer_count, vocabulary
+from vllm_eagle3_quarot.diagnosis.target_state import vocabulary
 from vllm_eagle3_quarot.draft.aux_states import LAYER_IDS, AuxStates, aux_states_of
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
 from vllm_eagle3_quarot.errors import UnsupportedPairError
@@ -72,7 +72,7 @@ def examine_draft(folder: Path, target: TargetFacts) -> DraftState:
     if not findings:
         findings = _sizes(facts, target)
         try:
-            aux = aux_states_of(facts, target.hidden_size)
+            aux = aux_states_of(facts, target.hidden_size, target.layer_count)
         except UnsupportedPairError as error:
             if not findings:
                 findings.append(_broken("aux-states-contradict", error))
@@ -144,17 +144,16 @@ def _sizes(facts: DraftFacts, target: TargetFacts) -> list[Finding]:
 
 
 def _layers(facts: DraftFacts, aux: AuxStates | None, target: TargetFacts) -> list[Finding]:
-    count = layer_count(target)
+    count = target.layer_count
     if aux is None or aux.count == 0 or count is None:
         return []
     if aux.layers is None:
-        ids = (2, count // 2, count - 3)
         return [
             Finding(
                 "layer-ids-defaulted",
                 "warning",
                 f"{facts.folder / CONFIG_FILE} names no '{LAYER_IDS}'; the engine will take layers "
-                f"{ids}. A draft trained on others drafts badly on any target "
+                f"{aux.default}. A draft trained on others drafts badly on any target "
                 "(vllm-project/vllm#50170)",
                 f"if its card names other layers, add them as '{LAYER_IDS}'",
             )

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from vllm_eagle3_quarot.checkpoint.json_file import read_json_object
 from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING, TARGET_FINAL_NORM, TARGET_HEAD
+from vllm_eagle3_quarot.checkpoint.recorded_rotation import ResidualRotation
 from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE, TargetFacts
 from vllm_eagle3_quarot.diagnosis.findings import Finding, Verdict
 from vllm_eagle3_quarot.errors import RotationError
+from vllm_eagle3_quarot.rotation.rebuilding import rebuild
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 
 RECOVER = (
@@ -21,9 +23,6 @@ RECOVER = (
 )
 
 REQUANTISE = "quantise again from the original model, or download the checkpoint again"
-
-#: transform_config's word for the rotation of the residual stream (SpinQuant).
-RESIDUAL_TRANSFORM = "R1"
 
 
 @dataclass(frozen=True)
@@ -68,40 +67,10 @@ def examine_target(folder: Path, rotation_file: Path | None) -> TargetState:
         CheckpointError: configuration, description or headers cannot be read.
     """
     facts = TargetFacts.from_folder(folder)
-    size = facts.hidden_size
-    findings = _incomplete(facts) + _transforms(facts) + _cache(facts)
-    rotation: Rotation | None = None
-    given = False
-    verdict: Verdict
-    try:
-        file = rotation_file if rotation_file is not None else facts.sidecar
-        given = file is not None
-        if file is not None:
-            rotation = Rotation.from_file(file, hidden_size=size)
-    except RotationError as error:
-        # A file that is there and of no use is damage; a pointer to no file is a missing one.
-        if rotation_file is not None:
-            code, remedy, verdict = "rotation-unusable", "give the right file", "rotation-stale"
-        elif given:
-            code, remedy, verdict = "rotation-unusable", REQUANTISE, "broken-target"
-        else:
-            code, remedy = "rotation-file-missing", RECOVER.format(target=folder)
-            verdict = "rotation-missing"
-        findings.append(Finding(code, "error", str(error), remedy, verdict))
-        given = True
-    rotated = given or _claims_rotation(facts) or _residual_transform(facts) is not None
-    if rotated and not given:
-        findings.append(
-            Finding(
-                "rotation-not-exported",
-                "error",
-                f"{folder}: {_why_rotated(facts)}, but there is no optional/quarot.safetensors; an "
-                "Eagle3 draft would get rotated hidden states and nearly every proposal would be "
-                "rejected",
-                RECOVER.format(target=folder),
-                "rotation-missing",
-            )
-        )
+    _ = facts.hidden_size  # without it nothing can be said
+    findings = _incomplete(facts) + _cache(facts)
+    rotation, rotated, about = _rotation(facts, rotation_file)
+    findings += about
     if rotated and facts.head_equals_embedding:
         findings.append(
             Finding(
@@ -113,24 +82,71 @@ def examine_target(folder: Path, rotation_file: Path | None) -> TargetState:
                 "broken-target",
             )
         )
-    if not rotated:
-        findings.append(
-            Finding("target-not-rotated", "info", f"{folder}: nothing says that it is rotated")
-        )
     return TargetState(facts, rotated, rotation, tuple(findings))
 
 
-def _claims_rotation(facts: TargetFacts) -> bool:
+def _rotation(
+    facts: TargetFacts, given: Path | None
+) -> tuple[Rotation | None, bool, list[Finding]]:
+    """``Q`` if it is at hand, whether the target says it is rotated, and what there is to say."""
+    try:
+        file = given if given is not None else facts.sidecar
+    except RotationError as error:
+        remedy = RECOVER.format(target=facts.folder)
+        return None, True, [_missing("rotation-file-missing", str(error), remedy)]
+    if file is not None:
+        return _of_file(facts, file, given=given is not None)
+    recorded = facts.recorded_rotations
+    if recorded is not None and recorded.residual is not None:
+        return _of_record(facts, recorded.residual)
+    if recorded is not None:
+        message = f"{facts.folder}: the rotations by {recorded.tool} stay inside layers"
+        return None, False, [Finding("target-not-rotated", "info", message)]
     claimed = facts.description is not None and facts.description.claims_rotation
-    return claimed or facts.final_norm_is_ones
+    if not claimed and not facts.final_norm_is_ones:
+        message = f"{facts.folder}: nothing says that it is rotated"
+        return None, False, [Finding("target-not-rotated", "info", message)]
+    why = "its final norm is exactly one everywhere, as left by folding it into the head"
+    if claimed:
+        why = "its description says that its residual stream is rotated"
+    message = (
+        f"{facts.folder}: {why}, but there is no optional/quarot.safetensors; an Eagle3 draft "
+        "would get rotated hidden states and nearly every proposal would be rejected"
+    )
+    remedy = RECOVER.format(target=facts.folder)
+    return None, True, [_missing("rotation-not-exported", message, remedy)]
 
 
-def _why_rotated(facts: TargetFacts) -> str:
-    if facts.description is not None and facts.description.claims_rotation:
-        return "its description says that its residual stream is rotated"
-    if facts.final_norm_is_ones:
-        return "its final norm is exactly one everywhere, as left by folding it into the head"
-    return "its quantisation_config lists a transform of the residual stream (R1)"
+def _of_file(
+    facts: TargetFacts, file: Path, *, given: bool
+) -> tuple[Rotation | None, bool, list[Finding]]:
+    try:
+        return Rotation.from_file(file, hidden_size=facts.hidden_size), True, []
+    except RotationError as error:
+        # A file of the target's that is there and of no use is damage of the target.
+        verdict: Verdict = "rotation-stale" if given else "broken-target"
+        remedy = "give the right file" if given else REQUANTISE
+        unusable = Finding("rotation-unusable", "error", str(error), remedy, verdict)
+        return None, True, [unusable]
+
+
+def _of_record(
+    facts: TargetFacts, residual: ResidualRotation
+) -> tuple[Rotation | None, bool, list[Finding]]:
+    try:
+        return rebuild(residual, facts.hidden_size, facts.folder), True, []
+    except RotationError as error:
+        if residual.is_orthogonal:
+            remedy = RECOVER.format(target=facts.folder)
+            return None, True, [_missing("rotation-not-exported", str(error), remedy)]
+        damaged = Finding(
+            "transform-not-orthogonal", "error", str(error), REQUANTISE, "broken-target"
+        )
+        return None, True, [damaged]
+
+
+def _missing(code: str, message: str, remedy: str) -> Finding:
+    return Finding(code, "error", message, remedy, "rotation-missing")
 
 
 def _incomplete(facts: TargetFacts) -> list[Finding]:
@@ -156,37 +172,6 @@ def _incomplete(facts: TargetFacts) -> list[Finding]:
     ]
 
 
-def _residual_transform(facts: TargetFacts) -> Mapping[str, object] | None:
-    """llm-compressor's record of a rotated residual stream, None when there is none."""
-    quantization = _nested(read_json_object(facts.folder / CONFIG_FILE), "quantization_config")
-    groups = _nested(_nested(quantization, "transform_config"), "config_groups")
-    group = groups.get(RESIDUAL_TRANSFORM)
-    if isinstance(group, dict):
-        return group
-    algorithms = quantization.get("algo_config")
-    for algorithm in algorithms if isinstance(algorithms, list) else []:
-        named = isinstance(algorithm, dict) and algorithm.get("name") == "rotation"
-        if named and algorithm.get("r1") and not algorithm.get("online_r1_rotation"):
-            return dict(algorithm)
-    return None
-
-
-def _transforms(facts: TargetFacts) -> list[Finding]:
-    group = _residual_transform(facts)
-    if group is None or group.get("type") != "random-matrix":
-        return []
-    return [
-        Finding(
-            "transform-not-orthogonal",
-            "error",
-            f"{facts.folder}: transform_config R1 is a 'random-matrix', which is not orthogonal: "
-            "the norms of this target see other lengths than the original's",
-            "quantise again with 'hadamard' or 'random-hadamard'",
-            "broken-target",
-        )
-    ]
-
-
 def _cache(facts: TargetFacts) -> list[Finding]:
     path = facts.folder / "quant_model_description.json"
     document = read_json_object(path) if path.exists() else {}
@@ -208,13 +193,6 @@ def _cache(facts: TargetFacts) -> list[Finding]:
 def _nested(document: Mapping[str, object], key: str) -> Mapping[str, object]:
     value = document.get(key)
     return value if isinstance(value, dict) else {}
-
-
-def layer_count(facts: TargetFacts) -> int | None:
-    """Number of the target's layers, None when its configuration does not say."""
-    config = read_json_object(facts.folder / CONFIG_FILE)
-    value = {**config, **_nested(config, "text_config")}.get("num_hidden_layers")
-    return value if type(value) is int else None
 
 
 def vocabulary(facts: TargetFacts) -> int | None:

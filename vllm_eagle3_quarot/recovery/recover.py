@@ -21,6 +21,7 @@ from vllm_eagle3_quarot.recovery.recipe import recipe_block_sizes
 from vllm_eagle3_quarot.recovery.sign_vote import ROWS, vote
 from vllm_eagle3_quarot.recovery.tables import TablePair
 from vllm_eagle3_quarot.rotation.msmodelslim import SEEDS, msmodelslim_rotation
+from vllm_eagle3_quarot.rotation.rebuilding import rebuild
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 
 logger = logging.getLogger("vllm.eagle3_quarot")
@@ -31,6 +32,10 @@ MEASURED_ROWS = 1024
 
 #: A target counts as not rotated when its table is the original's to this relative error.
 SAME_TABLE = 1e-2
+
+#: A table counts as centred when that leaves less than this share of the residual; centring a table
+#: that was not centred adds to it.
+CENTRED_GAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,13 @@ def _guesses(target: TargetFacts, pair: TablePair) -> Iterator[tuple[Rotation, s
             yield rotation, f"file {target.sidecar}"
     except RotationError as error:
         logger.warning("eagle3_quarot: the target's own rotation file is of no use: %s", error)
+    try:
+        recorded = target.recorded_rotations
+        if recorded is not None and recorded.residual is not None:
+            rotation = rebuild(recorded.residual, pair.size, target.folder)
+            yield rotation, f"record of {recorded.tool}"
+    except RotationError as error:
+        logger.info("eagle3_quarot: %s", error)
     blocks = dict.fromkeys([*recipe_block_sizes(target.folder), None, 32])
     for seed in SEEDS:
         for block in blocks:
@@ -130,8 +142,14 @@ def _fitted(pairs: Sequence[TablePair], errors: list[str], progress: Progress) -
 
 
 def _measured(rotation: Rotation, how: str, pair: TablePair) -> Recovered:
-    before, after = _usable_rows(pair, MEASURED_ROWS, offset=1)
-    return Recovered(rotation, how, measure(rotation, before, after), pair.centred)
+    """Measure on both assumptions: signs are found whether or not the table was centred first."""
+    results = []
+    for candidate in (pair, pair.as_centred()):
+        before, after = _usable_rows(candidate, MEASURED_ROWS, offset=1)
+        fit = measure(rotation, before, after)
+        results.append(Recovered(rotation, how, fit, candidate.centred))
+    plain, centred = results
+    return centred if centred.fit.residual < CENTRED_GAIN * plain.fit.residual else plain
 
 
 def _usable_rows(

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 import torch
 
 from vllm_eagle3_quarot.errors import RotationError
-from vllm_eagle3_quarot.rotation.factorisation import Structure
+from vllm_eagle3_quarot.recovery.fit import explains, residual
+from vllm_eagle3_quarot.rotation.factorisation import Structure, factorise
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 from vllm_eagle3_quarot.rotation.transform import Plan, unrotate
 
@@ -43,15 +44,15 @@ TRIED_POSITIONS = 4
 
 
 def vote(before: torch.Tensor, after: torch.Tensor) -> Rotation | None:
-    """Return the (block-)Hadamard rotation between rows ``[n, H]`` fp32, None when there is none.
-
-    The result is of the right form; whether it explains the rows is the caller's to check.
-    """
+    """Return the (block-)Hadamard rotation that explains rows ``[n, H]`` fp32, None without one."""
     for block in _kept_blocks(before, after):
         for order in _factor_orders(block):
             structure = _structure(before, after, block, order)
-            if structure is not None:
-                return _canonical(structure, before.shape[1])
+            if structure is None:
+                continue
+            rotation = _canonical(structure, before.shape[1])
+            if rotation is not None and explains(rotation, residual(rotation, before, after)):
+                return rotation
     return None
 
 
@@ -133,11 +134,12 @@ def _voted_signs(
 
 def _canonical(structure: Structure, size: int) -> Rotation | None:
     """The rotation with its smallest factor; None when the voted matrix is not orthogonal."""
-    block = structure.block_rows(0, structure.block)
-    dense = torch.zeros(size, size)
-    for start in range(0, size, structure.block):
-        dense[start : start + structure.block, start : start + structure.block] = block
+    inner = factorise(structure.factor)
+    assert inner is not None  # any matrix of ±1 has at least the trivial structure
+    signs = structure.signs * inner.signs.repeat_interleave(structure.power)
+    power = structure.power * inner.power
+    smallest = Structure(signs, inner.factor, power, structure.scale)
     try:
-        return Rotation.from_dense(dense, source="signs voted for by table rows")
+        return Rotation.from_structure(smallest, size, source="signs voted for by table rows")
     except RotationError:
         return None

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tests.support import reference_pair as pair
 from tests.support.checkpoints import embedding, write_json, write_sidecar, write_target
 from tests.support.drafts import DraftSpec
-from tests.support.rotations import dense_rotation, real_rotation
+from tests.support.rotations import dense_rotation, real_rotation, sylvester
 from vllm_eagle3_quarot.alignment.align import align
 from vllm_eagle3_quarot.alignment.plan import plan_alignment
 from vllm_eagle3_quarot.checkpoint.draft import DraftFacts
@@ -63,6 +63,19 @@ def _config(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+def _transform(name: str, kind: str, targets: object = None, **more: Any) -> dict[str, Any]:
+    """llm-compressor's record of one transform."""
+    place = {"targets": targets or ["Embedding"], "location": "weight_output", "inverse": False}
+    groups = {name: {"type": kind, "apply": [place], "head_dim": None, **more}}
+    transforms = {"config_groups": groups}
+    return {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "transform_config": transforms,
+        }
+    }
+
+
 def _ready(folder: Path) -> tuple[Path, Path]:
     return _target(folder, None), _draft(folder)
 
@@ -100,26 +113,27 @@ def _no_word_of_it(folder: Path) -> tuple[Path, Path]:
 
 
 def _spinquant(folder: Path) -> tuple[Path, Path]:
-    """vllm-project/llm-compressor#1615: R1 is recorded, its matrix is not."""
-    target = _target(folder, None)
-    groups = {"R1": {"type": "hadamard", "apply": []}}
-    transform = {"quantization_config": {"transform_config": {"config_groups": groups}}}
-    return _config(target, **transform), _draft(folder)
+    """vllm-project/llm-compressor#1615: R1 is recorded, its matrix is not, and order 96 neither."""
+    return _config(_target(folder, None), **_transform("R1", "hadamard")), _draft(folder)
+
+
+def _spinquant_blocks(folder: Path) -> tuple[Path, Path]:
+    """A record from which Q follows: natural-order Hadamard blocks of 32."""
+    q = torch.block_diag(*[sylvester(32) / 32**0.5] * 3)
+    target = _target(folder, q, sidecar=False)
+    (target / "quant_model_description.json").unlink()
+    return _config(target, **_transform("R1", "hadamard", head_dim=32)), _draft(folder)
 
 
 def _random_matrix(folder: Path) -> tuple[Path, Path]:
-    target = _target(folder, None)
-    groups = {"R1": {"type": "random-matrix", "apply": []}}
-    transform = {"quantization_config": {"transform_config": {"config_groups": groups}}}
-    return _config(target, **transform), _draft(folder)
+    return _config(_target(folder, None), **_transform("R1", "random-matrix")), _draft(folder)
 
 
 def _quip(folder: Path) -> tuple[Path, Path]:
-    """Transforms inside layers only: the stream is what it was."""
-    target = _target(folder, None)
-    groups = {"v": {"type": "hadamard", "apply": []}}
-    transform = {"quantization_config": {"transform_config": {"config_groups": groups}}}
-    return _config(target, **transform), _draft(folder)
+    """Transforms inside layers only: the stream is what it was, though norms are folded."""
+    target = _target(folder, None, norm=torch.ones(96))
+    inside = _transform("v", "hadamard", targets=["re:.*v_proj$"])
+    return _config(target, **inside), _draft(folder)
 
 
 def _online(folder: Path) -> tuple[Path, Path]:
@@ -263,6 +277,7 @@ CASES: dict[str, tuple[Callable[[Path], tuple[Path, Path]], str, str]] = {
     "sidecar removed": (_pointer_to_nothing, "rotation-missing", "rotation-file-missing"),
     "rotated without a word": (_no_word_of_it, "rotation-missing", "rotated-without-a-word"),
     "SpinQuant": (_spinquant, "rotation-missing", "rotation-not-exported"),
+    "SpinQuant in blocks": (_spinquant_blocks, "ready-with-plugin", "rotation-verified"),
     "transposed": (_transposed, "rotation-stale", "rotation-transposed"),
     "stale": (_stale, "rotation-stale", "rotation-stale"),
     "sidecar of an unrotated target": (

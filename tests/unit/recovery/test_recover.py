@@ -15,6 +15,7 @@ from tests.support.checkpoints import write_json
 from tests.support.drafts import DraftSpec
 from tests.support.rotations import dense_rotation, mersenne_signs, real_rotation, sylvester
 from vllm_eagle3_quarot.checkpoint.draft import DraftFacts
+from vllm_eagle3_quarot.checkpoint.recorded_rotation import ResidualRotation
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.errors import RotationError, UnsupportedPairError
 from vllm_eagle3_quarot.recovery import recover as recovery
@@ -22,6 +23,7 @@ from vllm_eagle3_quarot.recovery.recover import Recovered, recover
 from vllm_eagle3_quarot.recovery.tables import pairs_of_draft, pairs_of_original
 from vllm_eagle3_quarot.rotation import Rotation
 from vllm_eagle3_quarot.rotation.msmodelslim import table_factor
+from vllm_eagle3_quarot.rotation.rebuilding import rebuild
 
 ROWS = 3000
 
@@ -129,9 +131,14 @@ def test_a_form_that_no_step_knows_is_snapped(tmp_path: Path) -> None:
     assert error < 5e-4
 
 
-def test_signed_permutation_of_a_hadamard_matrix_is_exact(tmp_path: Path) -> None:
+def test_permuted_hadamard_matrix_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Voted for as one factor up to order 512; beyond, the dense fit is snapped."""
     q = real_rotation(128)[:, torch.randperm(128, generator=torch.Generator().manual_seed(3))]
-    found = _recover(tmp_path, q)
+    found = _recover(tmp_path / "vote", q)
+    assert found.how == "sign vote"
+    assert torch.equal(found.rotation.dense(), q)
+    monkeypatch.setattr(recovery, "vote", lambda before, after: None)
+    found = _recover(tmp_path / "fit", q)
     assert found.how == "Procrustes, snapped"
     assert torch.equal(found.rotation.dense(), q)
 
@@ -147,6 +154,29 @@ def test_dense_rotation_with_embedding_and_head(tmp_path: Path, spectrum: float)
     assert error < 5e-4
 
 
+@pytest.mark.parametrize("block", [None, 32])
+def test_llm_compressors_random_hadamard(tmp_path: Path, block: int | None) -> None:
+    """Its table of order 32 is no product with a natural-order Hadamard matrix."""
+    record = ResidualRotation("llm-compressor", "R1", "random-hadamard", block)
+    truth = rebuild(record, 192, tmp_path)
+    target, original = _models(tmp_path, truth.dense())
+    found = recover(target, pairs_of_original(target, original))
+    assert found.how == "sign vote"
+    assert found.rotation.fingerprint == truth.fingerprint
+    place = {"targets": ["Embedding"], "location": "weight_output"}
+    groups = {"R1": {"type": "random-hadamard", "head_dim": block, "apply": [place]}}
+    quantization = {
+        "quant_method": "compressed-tensors",
+        "transform_config": {"config_groups": groups},
+    }
+    config = {"hidden_size": 192, "vocab_size": ROWS, "quantization_config": quantization}
+    write_json(target.folder / "config.json", config)
+    target = TargetFacts.from_folder(target.folder)
+    found = recover(target, pairs_of_original(target, original))
+    assert found.how.startswith("record of llm-compressor")
+    assert found.rotation.fingerprint == truth.fingerprint
+
+
 def test_centred_embedding_is_recognised(tmp_path: Path) -> None:
     """vllm-project/llm-compressor#1615: the mean of every row is taken away before rotating."""
     q = _signed(torch.ones(1, 1), 128, 9)
@@ -157,6 +187,8 @@ def test_centred_embedding_is_recognised(tmp_path: Path) -> None:
     save_file(tensors, original.folder / "model.safetensors")
     found = recover(target, pairs_of_original(target, TargetFacts.from_folder(original.folder)))
     assert torch.equal(torch.sign(found.rotation.dense()), torch.sign(q))
+    assert found.centred
+    assert found.fit.residual < 3e-3
     dense = dense_rotation(128)
     target, original = _models(tmp_path / "dense", dense, centred=True)
     found = recover(target, pairs_of_original(target, original))
