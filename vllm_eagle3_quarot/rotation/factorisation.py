@@ -51,14 +51,15 @@ class Structure:
 
     def block_rows(self, start: int, stop: int) -> torch.Tensor:
         """Rows ``start`` to ``stop`` of the block, fp32 ``[stop - start, b]``, as stored."""
-        row = torch.arange(start, stop)
+        row = torch.arange(start, stop, device=self.factor.device)
         # Hd_m is the product of a coarse and a fine one, of which no large matrix is needed.
         fine = min(self.power, LARGEST_RADIX)
         coarse = self.power // fine
         factors = self.factor[row // self.power]
         coarse_rows = hadamard(coarse, row.device, torch.float32)[row // fine % coarse]
         fine_rows = hadamard(fine, row.device, torch.float32)[row % fine]
-        scaled = fine_rows * (self.signs[row, None] * torch.tensor(self.scale))
+        scale = torch.tensor(self.scale, dtype=torch.float32, device=self.factor.device)
+        scaled = fine_rows * (self.signs[row, None] * scale)
         signs = factors[:, :, None] * coarse_rows[:, None, :]
         return (signs[:, :, :, None] * scaled[:, None, None, :]).reshape(-1, self.block)
 
@@ -73,7 +74,7 @@ class Structure:
         """Largest |(Q Qᵀ - I)_ij|, as ``Q Qᵀ = I ⊗ (F Fᵀ ⊗ I_m) m c²`` up to signs."""
         factor = self.factor.double()
         gram = factor @ factor.T * (self.power * self.scale**2)
-        gram -= torch.eye(gram.shape[0], dtype=torch.float64)
+        gram -= torch.eye(gram.shape[0], dtype=torch.float64, device=gram.device)
         return float(gram.abs().max())
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rotation of a target's residual stream as a value."""
+"""The rotation of a target's residual stream as a value.
+
+Its tensors are fp32 on the CPU whatever torch's defaults are: an engine makes rotations while it
+builds a model, with its accelerator as the default device and the model's dtype as the default.
+"""
 
 from __future__ import annotations
 
@@ -151,8 +155,9 @@ class Rotation:
         """The factors as the operators take them, on the CPU; see :meth:`plan_on`."""
         if self.structure is None:
             assert self.matrix is not None
-            return Plan(torch.ones(self.size), self.matrix, 1)
-        scaled = self.structure.signs * torch.tensor(self.structure.scale, dtype=torch.float32)
+            return Plan(torch.ones(self.size, dtype=torch.float32, device="cpu"), self.matrix, 1)
+        scale = torch.tensor(self.structure.scale, dtype=torch.float32, device="cpu")
+        scaled = self.structure.signs * scale
         return Plan(scaled, self.structure.factor, self.structure.power)
 
     def plan_on(self, device: torch.device | str) -> Plan:
@@ -230,7 +235,7 @@ def orthogonality_error(q: torch.Tensor) -> float:
     worst = 0.0
     for start, stop in row_blocks(*q.shape):
         gram = q[start:stop] @ q.T
-        rows = torch.arange(gram.shape[0])
+        rows = torch.arange(gram.shape[0], device=gram.device)
         gram[rows, start + rows] -= 1
         worst = max(worst, float(gram.abs().max()))
     return worst

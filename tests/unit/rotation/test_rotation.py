@@ -131,3 +131,27 @@ def test_wrong_width_is_refused_with_both_numbers() -> None:
         rotation.unrotate(torch.zeros(2, 63))
     with pytest.raises(RotationError, match="int64"):
         rotation.rotate(torch.zeros(2, 64, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_defaults_of_an_engine_that_builds_a_model(name: str) -> None:
+    """Its accelerator is the default device then (here one that holds no values), bf16 the dtype.
+
+    On vllm-ascend the rotation was built half on the host and half on the device, and refused.
+    """
+    q = ROTATIONS[name]()
+    expected = Rotation.from_dense(q, source="test")
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device("meta"):
+            made = Rotation.from_dense(q, source="test")
+            plan = made.plan
+            fingerprint = made.fingerprint
+    finally:
+        torch.set_default_dtype(before)
+    assert fingerprint == expected.fingerprint
+    assert plan.power == expected.plan.power
+    for tensor, wanted in zip(plan[:2], expected.plan[:2], strict=True):
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, wanted)
