@@ -19,6 +19,8 @@ from tests.support.drafts import DraftSpec
 from tests.support.engine import complete_target, loaded_draft
 from tests.support.rotations import dense_rotation, hadamard_rotation, real_rotation
 from tests.support.sharing import share_as_the_host_does, target_modules
+from vllm_eagle3_quarot.errors import UnsupportedPairError
+from vllm_eagle3_quarot.integrations import engine_config
 
 ROTATIONS = {
     "hadamard": hadamard_rotation(64),
@@ -146,19 +148,46 @@ def test_left_overs_of_training_do_not_stop_the_load(tmp_path: Path) -> None:
 _TARGET_TABLES = ("model.embed_tokens.weight", "lm_head.weight")
 
 
-def test_host_that_does_not_share_its_head_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reduced", [False, True], ids=["full", "d2t"])
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_host_that_does_not_share_its_head_gets_the_original_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reduced: bool
 ) -> None:
     """vllm-ascend shares heads for other methods only; the draft's would stay uninitialised."""
-    from vllm_eagle3_quarot.errors import UnsupportedPairError
-    from vllm_eagle3_quarot.integrations import host_limits
+    q = ROTATIONS[name]
+    size = q.shape[0]
+    spec = DraftSpec(hidden=size, own_head=False, draft_vocabulary=40 if reduced else None)
+    files = _write(tmp_path, q, spec, embedding(VOCABULARY, size))
+    monkeypatch.setattr(engine_config, "leaves_heads_uninitialised", lambda: True)
+    settings = {"original_model": str(files["original"])}
+    x = torch.randn(5, size)
+    with (
+        loaded_draft(files["target"], files["draft"], settings=settings) as draft,
+        torch.inference_mode(),
+    ):
+        assert draft.has_own_lm_head
+        logits = draft.compute_logits(x)
+        # vllm-ascend's compute_draft_token_ids goes this way.
+        bypassing = draft.logits_processor(draft.lm_head, x)
+    expected = x @ embedding(VOCABULARY, size, seed=4).T
+    kept = torch.arange(40) * 2 if reduced else torch.arange(VOCABULARY)
+    tolerance = TABLE_TOLERANCE * size**0.5
+    assert torch.allclose(logits[:, kept], expected[:, kept], atol=tolerance)
+    assert torch.allclose(bypassing, expected[:, kept], atol=tolerance)
 
+
+def test_head_that_cannot_be_restored_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     q = ROTATIONS["hadamard"]
     files = _write(tmp_path, q, DraftSpec(own_head=False), embedding(VOCABULARY, 64))
-    monkeypatch.setattr(host_limits, "leaves_heads_uninitialised", lambda: True)
+    path = files["target"] / "model.safetensors"
+    stored = load_file(path)
+    save_file({**stored, "lm_head.weight": stored["lm_head.weight"].to(torch.int8)}, path)
+    monkeypatch.setattr(engine_config, "leaves_heads_uninitialised", lambda: True)
     settings = {"original_model": str(files["original"])}
     with (
-        pytest.raises(UnsupportedPairError, match="own lm_head"),
+        pytest.raises(UnsupportedPairError, match=r"quantised 'lm_head.weight'.*own lm_head"),
         loaded_draft(files["target"], files["draft"], settings=settings),
     ):
         pass

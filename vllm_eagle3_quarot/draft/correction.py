@@ -28,6 +28,8 @@ from vllm_eagle3_quarot.settings import Settings
 
 logger = logging.getLogger("vllm.eagle3_quarot")
 
+HeadChoice = Literal["own", "shared", "restored"]
+
 
 @dataclass(frozen=True)
 class Correction:
@@ -44,7 +46,8 @@ class Correction:
         embedding: ``shared``: rows of the target's table are un-rotated when looked up; ``copied``:
             the draft's table is filled with the target's, un-rotated.
         head: ``shared``: the draft's output is divided by the final norm's scale and rotated before
-            it meets the target's head.
+            it meets the target's head. ``restored``: the draft gets the original head, for a host
+            that shares none.
         final_norm: that scale, when something needs it.
         copied_embedding: where the copied table comes from.
     """
@@ -55,7 +58,7 @@ class Correction:
     rotation: Rotation
     aux: AuxStates
     embedding: Choice
-    head: Choice
+    head: HeadChoice
     final_norm: FinalNorm | None
     copied_embedding: CopiedEmbedding | None = None
 
@@ -84,6 +87,8 @@ class Correction:
         head = "its own lm_head"
         if self.head == "shared":
             head = "the target's lm_head (shared, entered through the final norm's scale and Q)"
+        elif self.head == "restored":
+            head = "the unrotated target's lm_head (a copy; this host shares none)"
         scale = f"; final norm's scale from {self.final_norm.source}" if self.final_norm else ""
         return (
             f"mode {self.mode}; target {self.target}, H={rotation.size}, {rotation} (fingerprint "
@@ -210,7 +215,7 @@ def _correct(
     if embedding == "shared" and pipeline_stages > 1:
         embedding = "copied"
         copied_embedding = CopiedEmbedding.of(target, rotation, draft.vocabulary or 0)
-    head: Choice = "own" if draft.has(HEAD) else "shared"
+    head: HeadChoice = "own" if draft.has(HEAD) else "shared"
     reads_norm = head == "shared" or aux.count == 0
     original = None
     if settings.original_model is not None and (reads_norm or rotation.assumption is not None):

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from vllm_eagle3_quarot import ops
-from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, ROLES, VERIFIER_HEAD, VERIFIER_NORM
+from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, HEAD, ROLES, VERIFIER_HEAD, VERIFIER_NORM
 from vllm_eagle3_quarot.draft.correction import Correction
+from vllm_eagle3_quarot.draft.restored_head import restored_head
 from vllm_eagle3_quarot.errors import QuaRotError
 from vllm_eagle3_quarot.integrations.copied_embedding import fill_embedding
 from vllm_eagle3_quarot.integrations.engine_config import correction_for
@@ -202,10 +203,15 @@ class _OnDevice:
 def _own_weights(
     weights: Iterable[tuple[str, torch.Tensor]], correction: Correction
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Drop left-overs of training that no host knows, and a table that the target's replaces."""
+    """Drop left-overs of training that no host knows, and a table that the target's replaces.
+
+    A head that the host would leave uninitialised comes last.
+    """
     dropped = {*ROLES[VERIFIER_NORM], *ROLES[VERIFIER_HEAD]}
     if correction.embedding != "own":
         dropped.update(ROLES[EMBEDDING])
     for name, tensor in weights:
         if name not in dropped:
             yield name, tensor
+    if correction.head == "restored":
+        yield HEAD, restored_head(correction)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from vllm_eagle3_quarot.draft.correction import Correction
+from vllm_eagle3_quarot.draft.restored_head import not_restorable
 from vllm_eagle3_quarot.errors import UnsupportedPairError
 from vllm_eagle3_quarot.integrations import registration
 
@@ -24,12 +25,8 @@ def refusal_of(vllm_config: VllmConfig, correction: Correction) -> UnsupportedPa
             f"lacks what the correction needs: {'; '.join(registration.unmet)}. Nearly every "
             f"proposal would be rejected. {registration.REMEDY}"
         )
-    if correction.head == "shared" and leaves_heads_uninitialised():
-        return UnsupportedPairError(
-            f"{correction.draft}: the draft has no lm_head, and vllm-ascend does not give the "
-            "target's to an Eagle3 draft (it keeps uninitialised memory, on any target). Use a "
-            "draft with its own lm_head"
-        )
+    if correction.head == "restored" and (error := not_restorable(correction.target)) is not None:
+        return error
     if correction.aux.count == 0 and runs_on_second_runner(vllm_config):
         return UnsupportedPairError(
             f"{correction.draft}: the draft takes the target's post-norm state, which vLLM's model "
