@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the environment that has torch_npu, out of the one this interpreter runs in.
+"""Makes an environment that has torch_npu, out of the one this interpreter runs in.
 
-``python -m tests.kernels.npu_runtime.make_environment FOLDER``: FOLDER becomes a virtual
-environment that sees this one's packages (torch, numpy, pytest) and adds
-``requirements/npu-runtime.txt``. This one is left as it is.
+``python -m tests.kernels.npu_runtime.make_environment FOLDER [REQUIREMENTS]``: FOLDER becomes a
+virtual environment that sees this one's packages (torch, vLLM, pytest, this project) and adds what
+REQUIREMENTS names, ``requirements/npu-runtime.txt`` by default. This one is left as it is.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import venv
 from importlib import metadata
 from pathlib import Path
 
-REQUIREMENTS = Path(__file__).resolve().parents[3] / "requirements" / "npu-runtime.txt"
+ROOT = Path(__file__).resolve().parents[3]
+REQUIREMENTS = ROOT / "requirements" / "npu-runtime.txt"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="make the environment that has torch_npu")
     parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
+    parser.add_argument("requirements", type=Path, nargs="?", default=REQUIREMENTS)
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
     venv.create(folder, clear=True, symlinks=True)
     python = folder / "bin" / "python"
     # A path file, not --system-site-packages: that would show the base interpreter's packages.
@@ -32,17 +35,19 @@ def main() -> int:
         capture_output=True,
         text=True,
     ).stdout.strip()
-    (Path(purelib) / "main_environment.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    # An editable installation is a path file of its own, which is not read from there: hence ROOT.
+    paths = (ROOT, sysconfig.get_path("purelib"))
+    (Path(purelib) / "main_environment.pth").write_text("".join(f"{path}\n" for path in paths))
     pip = [sys.executable, "-m", "pip", "--python", str(python)]
     install = [*pip, "install", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*install, "-r", str(REQUIREMENTS)], check=True)
+    subprocess.run([*install, "-r", str(arguments.requirements)], check=True)
 
     (torch_npu,) = metadata.distributions(name="torch_npu", path=[purelib])
     torch = metadata.version("torch").partition("+")[0]
     if not f"{torch_npu.version}.".startswith(f"{torch}."):
         print(
             f"error: torch_npu {torch_npu.version} is not made for this environment's torch "
-            f"{torch}; put the release for it into {REQUIREMENTS}",
+            f"{torch}; put the release for it into {arguments.requirements}",
             file=sys.stderr,
         )
         return 1

@@ -46,14 +46,19 @@ class Launches:
     def _value(self, name: str) -> int:
         return ctypes.c_uint64.in_dll(self._library, f"launch_{name}").value
 
+    @property
+    def count(self) -> int:
+        """Launches since the library was loaded."""
+        return self._value("count")
+
     def during(self, call: Callable[[], T]) -> Made[T]:
         """Run ``call`` and wait for what it launched."""
-        before = self._value("count")
+        before = self.count
         result = call()
         npu().synchronize()
         return Made(
             result,
-            count=self._value("count") - before,
+            count=self.count - before,
             stream=self._value("stream"),
             cores=self._value("cores"),
             by_caller=self._value("thread") == self._library.this_thread(),
