@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotating a float Qwen3 or Qwen3-MoE checkpoint by any Q in fp64, independently of all others.
+"""Rotating a float Qwen3, Qwen3-MoE or dense DeepSeek checkpoint by any Q in fp64.
+
+It is independent of the tool and of the package.
 
 ``h' = h Q``: tables and writers of the residual stream are multiplied as in the design's table,
 norms are folded into what reads them and become ones.
@@ -18,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from tests.support.checkpoints import POINTER, write_json, write_sidecar
 
 ATTENTION_READERS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+LATENT_READERS = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa")
 
 
 def readers(config: dict[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -26,7 +29,7 @@ def readers(config: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     mlp = [prefix + name for prefix in experts or ["mlp."] for name in ("gate_proj", "up_proj")]
     router = ["mlp.gate"] if experts else []
     return {
-        "input_layernorm": ATTENTION_READERS,
+        "input_layernorm": LATENT_READERS if "kv_lora_rank" in config else ATTENTION_READERS,
         "post_attention_layernorm": (*router, *mlp),
     }
 
