@@ -14,6 +14,8 @@ PIP := $(BIN)/python -m pip
 STAMP := $(VENV)/.installed
 NPU_VENV ?= .venv-npu
 NPU_STAMP := $(NPU_VENV)/.installed
+ASCEND_VENV ?= .venv-ascend
+ASCEND_STAMP := $(ASCEND_VENV)/.installed
 REQUIREMENTS := $(wildcard requirements/*.txt)
 TORCH := $(if $(TORCH_INDEX_URL),\
 	--extra-index-url $(TORCH_INDEX_URL) -r requirements/torch.txt,\
@@ -22,14 +24,15 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 DOCS_VENV ?= .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit test-npu test-contract-all docs lint clean
+.PHONY: help venv demo test test-unit test-contract-all test-npu test-ascend docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
-	@echo "make test-contract-all  the hook table against every release of both hosts (some 500 MB to download)"
+	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
+	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment)"
 	@echo "make docs       the documentation, English and Chinese, into build/site (own environment)"
 	@echo "make lint       ruff and mypy"
 	@echo "make venv       only install (the others do so when needed)"
@@ -72,6 +75,16 @@ test-npu: $(NPU_STAMP)
 	EAGLE3_QUAROT_NPU_VENV=$(abspath $(NPU_VENV))/bin/python \
 		$(BIN)/python -m pytest tests/kernels/npu_runtime
 
+$(ASCEND_STAMP): $(STAMP) requirements/ascend-engine.txt requirements/npu-runtime.txt
+	@$(BIN)/python -m tests.kernels.npu_runtime.make_environment $(ASCEND_VENV) \
+		requirements/ascend-engine.txt
+	@touch $@
+
+# ASCEND_TESTS="-k smoke" for the shortest run.
+test-ascend: $(ASCEND_STAMP)
+	EAGLE3_QUAROT_ASCEND_VENV=$(abspath $(ASCEND_VENV))/bin/python \
+		$(BIN)/python -m pytest tests/ascend $(ASCEND_TESTS)
+
 $(DOCS_STAMP): requirements/docs.txt
 	@$(PYTHON) -m venv $(DOCS_VENV)
 	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
@@ -90,5 +103,5 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(NPU_VENV) $(DOCS_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPU_VENV) $(ASCEND_VENV) $(DOCS_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
