@@ -17,7 +17,7 @@ from vllm.model_executor.models.llama_eagle3 import Eagle3LlamaForCausalLM
 
 from tests.support.registry import stock_registry
 from vllm_eagle3_quarot.draft.aux_states import default_layers
-from vllm_eagle3_quarot.integrations import architectures, draft_models
+from vllm_eagle3_quarot.integrations import architectures
 from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
 
 #: Every Eagle3 draft architecture of vLLM 0.23.0 and the class behind it.
@@ -105,8 +105,6 @@ def host_class(monkeypatch: pytest.MonkeyPatch) -> type:
     module = ModuleType("host_models")
     module.HostsOwnDraft = host  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "host_models", module)
-    # Classes are made once per process; this one is made anew for each test.
-    monkeypatch.delattr(draft_models, "QuaRotHostsOwnDraft_over_host_models", raising=False)
     return host
 
 

@@ -15,7 +15,11 @@ def stock_registry() -> Iterator[Any]:
     from vllm.model_executor.models.registry import _VLLM_MODELS, _LazyRegisteredModel
     from vllm.plugins import load_general_plugins
 
+    from vllm_eagle3_quarot.integrations import draft_models
+    from vllm_eagle3_quarot.integrations.architectures import replaced_classes
+
     load_general_plugins()  # once per process: not again, on a registry that should be stock
+    known = dict(replaced_classes)
     kept = dict(ModelRegistry.models)
     extension = vars(ModelRegistry).pop("register_model", None)
     for name, (module, cls) in _VLLM_MODELS.items():
@@ -29,3 +33,7 @@ def stock_registry() -> Iterator[Any]:
         vars(ModelRegistry).pop("register_model", None)
         if extension is not None:
             ModelRegistry.register_model = extension
+        # A class that a test put underneath one of ours is not that of the next test.
+        for name in replaced_classes.keys() - known.keys():
+            del replaced_classes[name]
+            vars(draft_models).pop(name, None)

@@ -21,6 +21,7 @@ def model_folder(
     model: str,
     revision: str | None = None,
     patterns: Sequence[str] = SMALL_FILES,
+    *,
     cache: str | None = None,
 ) -> Path:
     """Return the local folder of ``model``, a folder or a hub id (Hugging Face or ModelScope).

@@ -81,9 +81,9 @@ def examine_environment(
             Finding(
                 "host-folds-too",
                 "info",
-                "vllm-ascend folds the rotation into some drafts by itself while loading; drafts "
-                "that the plugin corrects are loaded without that, aligned drafts are not",
-                "serve an original draft with the plugin rather than an aligned one",
+                "vllm-ascend folds the rotation into some drafts by itself while loading; the "
+                "plugin loads drafts that it corrects, and aligned ones, without that",
+                "do not serve an aligned draft there without the plugin",
             )
         )
     return findings

@@ -71,6 +71,7 @@ _LLAMA = "vllm.model_executor.models.llama_eagle3"
 _DEEPSEEK = "vllm.model_executor.models.deepseek_eagle3"
 _QWEN3 = "vllm.model_executor.models.qwen3_eagle3"
 _ASCEND_PROPOSER = "vllm_ascend.spec_decode.llm_base_proposer"
+_EXPERTS = "vllm.model_executor.layers.fused_moe"
 _TABLE = "vllm.model_executor.layers.vocab_parallel_embedding"
 
 _INIT = ("self", "vllm_config", "prefix")
@@ -283,12 +284,17 @@ _CPU_HOST = (
             ("vllm.model_executor.parameter", "PerTensorScaleParameter"),
         )
     ),
-    _cpu(
-        "vllm.model_executor.layers.fused_moe",
-        "FusedMoE",
-        "used",
-        "recognises experts, which are not served quantised on the CPU",
-        until="0.32",
+    _cpu(_EXPERTS, "FusedMoE", "used", "recognises a layer of experts", until="0.32"),
+    _cpu(f"{_EXPERTS}.cpu_fused_moe", "select_experts", "used", "routing", until="0.32"),
+    *(
+        _cpu(module, name, "used", "quantised experts of msModelSlim checkpoints")
+        for module, name in (
+            (_EXPERTS, "FusedMoEConfig"),
+            (_EXPERTS, "FusedMoEMethodBase"),
+            (_EXPERTS, "FusedMoeWeightScaleSupported"),
+            (_EXPERTS, "MoEActivation"),
+            ("vllm.utils.torch_utils", "direct_register_custom_op"),
+        )
     ),
     _cpu(
         "vllm.utils.cpu_triton_utils",

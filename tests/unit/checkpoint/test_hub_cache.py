@@ -39,7 +39,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("revision", [None, "main", REVISION])
 def test_sidecar_of_a_hub_id(cache: Path, revision: str | None) -> None:
-    folder = model_folder("owner/name", revision, str(cache))
+    folder = model_folder("owner/name", revision, cache=str(cache))
     assert folder.name == REVISION
     expected = Rotation.from_dense(Q)
     assert Rotation.from_checkpoint(folder).fingerprint == expected.fingerprint
@@ -48,4 +48,4 @@ def test_sidecar_of_a_hub_id(cache: Path, revision: str | None) -> None:
 @pytest.mark.parametrize(("model", "revision"), [("owner/other", None), ("owner/name", "gone")])
 def test_hub_id_that_is_not_there(cache: Path, model: str, revision: str | None) -> None:
     with pytest.raises(CheckpointError, match=r"cannot be had from the hub.*pass its folder"):
-        model_folder(model, revision, str(cache))
+        model_folder(model, revision, cache=str(cache))

@@ -124,7 +124,7 @@ def test_model_of_modelscope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     package = tmp_path / "packages/modelscope"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(
-        "def snapshot_download(model_id, revision=None, allow_patterns=None,"
+        "def snapshot_download(model_id, revision=None, cache_dir=None, allow_patterns=None,"
         " local_files_only=False):\n"
         f"    places = {{'owner/target': {str(TARGET)!r}, 'owner/draft': {str(pair.DRAFT)!r}}}\n"
         "    assert '*.json' in allow_patterns\n"

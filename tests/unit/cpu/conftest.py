@@ -10,7 +10,7 @@ import pytest
 import torch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _process_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import (
