@@ -95,6 +95,26 @@ def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
+@pytest.mark.variants(13)
+@pytest.mark.parametrize("mode", ["runtime", "fold"])
+@pytest.mark.parametrize("name", ["12 x 16", "dense"])
+def test_bf16_model(tmp_path: Path, name: str, mode: str) -> None:
+    """vLLM builds it with bf16 as torch's default dtype, in which Q cannot be represented."""
+    q = ROTATIONS[name]
+    pair = _pair(tmp_path, q, DraftSpec(hidden=q.shape[0]))
+    h = torch.randn(4, 3 * q.shape[0])
+    _, expected = _combined(pair, h, mode="off")
+    with (
+        loaded_draft(*pair, settings={"mode": mode}, dtype="bfloat16") as draft,
+        torch.inference_mode(),
+    ):
+        combined = draft.combine_hidden_states(_rotated(h, q).bfloat16())
+        structure = draft._quarot.correction.rotation.structure
+    assert (structure is None) == (name == "dense")
+    # bf16 states and weights: 2^-9 each, averaged over the terms of a product of order 1.
+    assert torch.allclose(combined.float(), expected, atol=0.05)
+
+
 @pytest.mark.variants(9)
 def test_mask_state_of_parallel_drafting_is_left_alone(tmp_path: Path) -> None:
     """The mask never passed through the target, so it was never rotated."""

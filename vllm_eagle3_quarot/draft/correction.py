@@ -20,6 +20,7 @@ from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
 from vllm_eagle3_quarot.draft.target_rotation import rotation_of
+from vllm_eagle3_quarot.draft.torch_defaults import fp32_on_the_cpu
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
 from vllm_eagle3_quarot.draft.witness import confirm
 from vllm_eagle3_quarot.errors import QuaRotError, UnsupportedPairError
@@ -112,6 +113,7 @@ def _mebibytes(count: int) -> str:
     return f"{count / 2**20:.3f} MiB" if count < 2**20 else f"{count / 2**20:.1f} MiB"
 
 
+@fp32_on_the_cpu()
 def correction_of(
     target: Path,
     draft: str,

@@ -4,13 +4,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
@@ -44,15 +40,14 @@ def correction_for(vllm_config: VllmConfig) -> Correction | None:
     if target is None:
         return None
     draft = speculation.draft_model_config
-    with _defaults_of_a_plain_process():
-        correction = correction_of(
-            target,
-            draft.model,
-            settings,
-            draft.revision,
-            hub_cache=_download_folder(vllm_config),
-            pipeline_stages=vllm_config.parallel_config.pipeline_parallel_size,
-        )
+    correction = correction_of(
+        target,
+        draft.model,
+        settings,
+        draft.revision,
+        hub_cache=_download_folder(vllm_config),
+        pipeline_stages=vllm_config.parallel_config.pipeline_parallel_size,
+    )
     if correction is not None and correction.head == "shared" and leaves_heads_uninitialised():
         correction = replace(correction, head="restored")
     error = None if correction is None else refusal_of(vllm_config, correction)
@@ -60,21 +55,6 @@ def correction_for(vllm_config: VllmConfig) -> Correction | None:
         return correction
     tolerate(error, settings)
     return None
-
-
-@contextmanager
-def _defaults_of_a_plain_process() -> Iterator[None]:
-    """vLLM builds models with the accelerator and the model's dtype as torch's defaults.
-
-    What is computed from files is fp32 on the host.
-    """
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with torch.device("cpu"):
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
 
 
 def rotated_target(vllm_config: VllmConfig) -> Path | None:
