@@ -9,27 +9,34 @@ run, median and (smallest … largest) of the rounds:
     ÷ dense      cat and the bf16 product with Qᵀ; left out where one call takes long
     ÷ composite  the operator in plain torch
 
-and, without any allocation, the in-place operator against ``copy_`` of as many bytes. (The C
-library takes large blocks from the system on every call, and the first touch of their pages then
-costs as much as the work, for clone and cat as well; ``in place ÷ copy_`` is the kernel alone.)
+and, without any allocation, the in-place operator against ``copy_`` of as many bytes. (Outputs up
+to some 32 MB come back from the C library's heap with their pages in place and partly in the cache;
+larger ones it takes from the system on every call, and the first touch of their pages then costs as
+much as the work, for clone and cat as well.)
 
 Reading the result. Per vector of 16 channels (AVX-512) the power-of-two kernel executes, in two
 passes over a block in the first-level cache:
 
     first pass  2 to widen bf16, 4 shuffles and 4 fused multiply-adds (distances 1 … 8), 4 additions
                 or subtractions (distances 16 … 128), 1 store
-    second pass 1 load, log2(m) - 8 additions, 1 product with s, 6 to round to bf16, 1 store
+    second pass 1 load, log2(m) - 8 additions, 1 product with s, 4 to round to bf16, 1 store
 
-that is about 28 vector instructions for m = 4096, at least 14 cycles on a core that retires two
+that is about 26 vector instructions for m = 4096, at least 13 cycles on a core that retires two
 512-bit ones per cycle, against 64 bytes of traffic (32 read, 32 written; 96 where a line is read
-before it is written). On a Zen 4 core, rows in the cache take 18 cycles per vector, 12 GB/s. Where
-memory gives a core less than that, memory is the bound, else instructions are: compare with the
-``GB/s`` (bytes read plus bytes written) that clone reaches in the same table.
+before it is written). On a Zen 4 core, rows in the cache take 16.4 cycles per vector for m = 4096
+(9.2 and 6.7, the passes alone) and 14.3 for m = 2048: 4.5 and 4.0 ns at 3.7 GHz, 14 and 16 GB/s.
+The next row and the place of this one are fetched into the second-level cache meanwhile, so rows
+from memory take little longer (5.2 and 4.2 ns): what is left is instructions. Two cores do not
+get twice the bytes that one gets from memory, which is why the ratio to clone falls with them.
 
-A factor of order k adds, per vector, 4 additions and 4 stores to make the sums of four columns, and
-k / 4 additions with an operand from the cache (k / 8 and one more when F = H_2 ⊗ F', as for 160).
-With one load and half a store per cycle that is 8 + k / 4 cycles: 11 for k = 12, 15 for 28, 29 for
-160, so these are bound by instructions.
+A factor of order k adds, per vector, 3 additions and 2 stores to make the sums of four columns, and
+k / 4 fused multiply-adds whose operand comes from the cache, with half a load of a sign for each
+(k / 8 of both and 1 addition more when F = H_2 ⊗ F', as for 160). One 512-bit load, or half a
+store, per cycle makes that 4 + 3 k / 8 cycles: 8.5 for k = 12, 14.5 for 28, 34 for 160. Measured
+with the rounding: 13, 20 and 38 … 40, so these are bound by loads and stores.
+
+Cycles are of one thread that repeats one row, the smallest of many runs; the table is of all
+threads, with inputs that no cache holds.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ class Rotation {
     at::parallel_for(0, source.count(), RowsPerThread(block()), [&](int64_t begin, int64_t end) {
       float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(runs));
       for (int64_t row = begin; row < end; ++row) {
-        Native().transform_row(runs, 0, block(), Dtype::kFloat32, source.At(row), Dtype::kFloat32,
-                               target.At(row), scratch);
+        Native().transform_row(runs, 0, block(), Dtype::kFloat32, source.At(row), nullptr,
+                               Dtype::kFloat32, target.At(row), scratch);
       }
     });
     return y;
@@ -150,6 +150,17 @@ class Rotation {
 struct Job {
   Rows source;
   Rows target;
+};
+
+// What a thread transforms at once: a row or a piece of one, of no channels beyond a row's end.
+struct Item {
+  const Job& job;
+  int64_t row;
+  int64_t first;
+  int64_t channels;
+
+  const char* Source() const { return channels > 0 ? job.source.At(row, first) : nullptr; }
+  char* Target() const { return job.target.At(row, first); }
 };
 
 void Run(const Rotation& rotation, const std::vector<Job>& jobs) {
@@ -174,19 +185,22 @@ void Run(const Rotation& rotation, const std::vector<Job>& jobs) {
   const int64_t piece = whole_rows ? widest : transform.block;
   if (piece == 0) return;
   const int64_t pieces = (widest + piece - 1) / piece;
+  const auto item_at = [&](int64_t index) {
+    const int64_t first = index % pieces * piece;
+    const Job& job = jobs[index / pieces % count];
+    return Item{job, index / pieces / count, first, std::min(piece, job.source.width() - first)};
+  };
   const Kernels& kernels = Native();
   at::parallel_for(
       0, rows * count * pieces, RowsPerThread(piece), [&](int64_t begin, int64_t end) {
         float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(transform));
-        for (int64_t item = begin; item < end; ++item) {
-          const int64_t first = item % pieces * piece;
-          const Job& job = jobs[item / pieces % count];
-          const int64_t row = item / pieces / count;
-          const int64_t channels = std::min(piece, job.source.width() - first);
-          if (channels <= 0) continue;
-          kernels.transform_row(transform, first, channels, DtypeFor(job.source.tensor),
-                                job.source.At(row, first), DtypeFor(job.target.tensor),
-                                job.target.At(row, first), scratch);
+        for (int64_t index = begin; index < end; ++index) {
+          const Item item = item_at(index);
+          if (item.channels <= 0) continue;
+          const void* next = index + 1 < end ? item_at(index + 1).Source() : nullptr;
+          kernels.transform_row(transform, item.first, item.channels,
+                                DtypeFor(item.job.source.tensor), item.Source(), next,
+                                DtypeFor(item.job.target.tensor), item.Target(), scratch);
         }
       });
 }
@@ -304,7 +318,8 @@ at::Tensor UnrotateNorm(at::TensorList states, const at::Tensor& signs, const at
     for (int64_t row = begin; row < end; ++row) {
       int64_t first = 0;
       for (const Rows& source : sources) {
-        Native().transform_row(transform, first, source.width(), dtype, source.At(row),
+        const char* next = row + 1 < end ? source.At(row + 1) : nullptr;
+        Native().transform_row(transform, first, source.width(), dtype, source.At(row), next,
                                Dtype::kFloat32, values + first, scratch);
         first += source.width();
       }
@@ -321,14 +336,18 @@ void UnrotateRowsOf(const Id* ids, int64_t count, const Rows& table, const Trans
   const int64_t width = table.width();
   at::parallel_for(0, count, RowsPerThread(width), [&](int64_t begin, int64_t end) {
     float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(transform));
+    const auto row_of = [&](int64_t id) -> const char* {
+      return id < vocab_start || id >= vocab_end ? nullptr : table.At(id - vocab_start);
+    };
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t id = ids[row];
-      if (id < vocab_start || id >= vocab_end) {
+      const char* source = row_of(ids[row]);
+      if (source == nullptr) {
         std::memset(target.At(row), 0, width * ElementSize(dtype));
-      } else {
-        Native().transform_row(transform, 0, width, dtype, table.At(id - vocab_start), dtype,
-                               target.At(row), scratch);
+        continue;
       }
+      const char* next = row + 1 < end ? row_of(ids[row + 1]) : nullptr;
+      Native().transform_row(transform, 0, width, dtype, source, next, dtype, target.At(row),
+                             scratch);
     }
   });
 }

@@ -61,19 +61,52 @@ EAGLE3_QUAROT_INLINE Vector Scale(Vector value, InputScales scales, int64_t i) {
   return value;
 }
 
-// Reads `size` elements, a multiple of kCount vectors.
+// Memory to fetch while a block is transformed: what will be read after it, and where it will be
+// written, in strides that no hardware prefetcher foresees.
+template <class T>
+struct Upcoming {
+  const T* reads;
+  const T* writes;
+};
+
+// Into the second-level cache: the first one is full of the block and its factors.
 template <int kCount, class T>
-void FirstPass(const T* source, float* block, int64_t size, InputScales scales) {
+EAGLE3_QUAROT_INLINE void Fetch(const T* memory) {
+  constexpr int kLine = 64;
+  const char* bytes = reinterpret_cast<const char*>(memory);
+#pragma GCC unroll 16
+  for (int i = 0; i < static_cast<int>(kCount * sizeof(T)); i += kLine) {
+    __builtin_prefetch(bytes + i, 0, 2);
+  }
+}
+
+template <int kCount, bool kScaled, class T>
+EAGLE3_QUAROT_INLINE void ReadAndTransform(const T* source, float* block, int64_t size,
+                                           InputScales scales, Upcoming<T> upcoming) {
   for (int64_t start = 0; start < size; start += kCount * kLanes) {
+    Fetch<kCount * kLanes>(upcoming.reads + start);
+    Fetch<kCount * kLanes>(upcoming.writes + start);
     Vector v[kCount];
 #pragma GCC unroll 16
     for (int r = 0; r < kCount; ++r) {
       const int64_t i = start + r * kLanes;
-      v[r] = LaneButterflies(Scale(Load(source + i), scales, i), kLanes);
+      const Vector value = Load(source + i);
+      v[r] = LaneButterflies(kScaled ? Scale(value, scales, i) : value, kLanes);
     }
     VectorButterflies(v);
 #pragma GCC unroll 16
     for (int r = 0; r < kCount; ++r) Store(block + start + r * kLanes, v[r]);
+  }
+}
+
+// Reads `size` elements, a multiple of kCount vectors.
+template <int kCount, class T>
+void FirstPass(const T* source, float* block, int64_t size, InputScales scales,
+               Upcoming<T> upcoming) {
+  if (scales.multiplier == nullptr && scales.signs == nullptr) {
+    ReadAndTransform<kCount, false>(source, block, size, scales, upcoming);
+  } else {
+    ReadAndTransform<kCount, true>(source, block, size, scales, upcoming);
   }
 }
 
@@ -94,9 +127,12 @@ void FirstPassOfShortRuns(const T* source, float* block, int64_t size, int64_t p
   }
 }
 
-// Butterflies between kCount vectors `distance` apart. `block` and `target` may be the same memory.
-template <int kCount, class T>
-void Pass(const float* block, T* target, int64_t size, int64_t distance, const float* scale) {
+// How far the first pass reaches where runs are long enough.
+constexpr int64_t kFirstReach = kRadix * kLanes;
+
+template <int kCount, bool kScaled, class T>
+EAGLE3_QUAROT_INLINE void TransformStrided(const float* block, T* target, int64_t size,
+                                           int64_t distance, const float* scale) {
   for (int64_t outer = 0; outer < size; outer += kCount * distance) {
     for (int64_t start = outer; start < outer + distance; start += kLanes) {
       Vector v[kCount];
@@ -106,10 +142,24 @@ void Pass(const float* block, T* target, int64_t size, int64_t distance, const f
 #pragma GCC unroll 16
       for (int r = 0; r < kCount; ++r) {
         const int64_t i = start + r * distance;
-        if (scale != nullptr) v[r] *= Load(scale + i);
+        if (kScaled) v[r] *= Load(scale + i);
         Store(target + i, v[r]);
       }
     }
+  }
+}
+
+// Butterflies between kCount vectors `distance` apart. `block` and `target` may be the same memory.
+// The usual distance is a constant to the compiler: else every vector needs an address of its own,
+// more than there are registers.
+template <int kCount, class T>
+void Pass(const float* block, T* target, int64_t size, int64_t distance, const float* scale) {
+  if (scale == nullptr) {
+    TransformStrided<kCount, false>(block, target, size, distance, scale);
+  } else if (distance == kFirstReach) {
+    TransformStrided<kCount, true>(block, target, size, kFirstReach, scale);
+  } else {
+    TransformStrided<kCount, true>(block, target, size, distance, scale);
   }
 }
 
@@ -142,7 +192,8 @@ EAGLE3_QUAROT_INLINE void PassOf(int64_t count, const float* block, T* target, i
 
 // Reads a block and does the distances that fit the first pass. Returns the next distance.
 template <class T>
-int64_t ReadBlock(const T* source, float* block, int64_t size, int64_t power, InputScales scales) {
+int64_t ReadBlock(const T* source, float* block, int64_t size, int64_t power, InputScales scales,
+                  Upcoming<T> upcoming) {
   if (power < kLanes) {
     FirstPassOfShortRuns(source, block, size, power, scales);
     return power;
@@ -150,11 +201,11 @@ int64_t ReadBlock(const T* source, float* block, int64_t size, int64_t power, In
   const int64_t vectors = power / kLanes;
   const int64_t count = vectors < kRadix ? vectors : kRadix;
   switch (count) {
-    case 1: FirstPass<1>(source, block, size, scales); break;
-    case 2: FirstPass<2>(source, block, size, scales); break;
-    case 4: FirstPass<4>(source, block, size, scales); break;
-    case 8: FirstPass<8>(source, block, size, scales); break;
-    default: FirstPass<kRadix>(source, block, size, scales); break;
+    case 1: FirstPass<1>(source, block, size, scales, upcoming); break;
+    case 2: FirstPass<2>(source, block, size, scales, upcoming); break;
+    case 4: FirstPass<4>(source, block, size, scales, upcoming); break;
+    case 8: FirstPass<8>(source, block, size, scales, upcoming); break;
+    default: FirstPass<kRadix>(source, block, size, scales, upcoming); break;
   }
   return count * kLanes;
 }

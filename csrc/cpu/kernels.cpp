@@ -46,7 +46,8 @@ void WriteBlock(const Transform& transform, int64_t distance, float* block, T* t
 }
 
 void TransformRow(const Transform& transform, int64_t first, int64_t channels, Dtype source_dtype,
-                  const void* source, Dtype target_dtype, void* target, float* scratch) {
+                  const void* source, const void* next, Dtype target_dtype, void* target,
+                  float* scratch) {
   const int64_t size = transform.block;
   const int64_t padded = transform.PaddedBlock();
   float* block = scratch;
@@ -62,8 +63,11 @@ void TransformRow(const Transform& transform, int64_t first, int64_t channels, D
     int64_t distance = 0;
     WithType(source_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      const T* row = static_cast<const T*>(source);
-      distance = ReadBlock(row + start, block, size, transform.power, scales);
+      const T* row = static_cast<const T*>(source) + start;
+      // Rows are mostly written in the dtype they are read in; else this fetches some lines in vain.
+      const Upcoming<T> upcoming{next == nullptr ? row : static_cast<const T*>(next) + start,
+                                 static_cast<const T*>(target) + start};
+      distance = ReadBlock(row, block, size, transform.power, scales, upcoming);
     });
     WithType(target_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;

@@ -31,14 +31,21 @@ constexpr int64_t kMaxLanes = 16;
 
 // The k x k factor, in the orientation that y[i] = sum_j F(i, j) t[j] needs.
 //
-// A factor of +-1 is kept as sign codes: columns are taken in groups of four, and bit q of
-// codes[g * order + i] is set when F(i, 4g + q) is -1. A factor H_2 (x) F' (the order-160 table is
-// one) is split: `halves` is 2, `order` that of F', and the outer H_2 is a sum and a difference.
+// A factor of +-1 is kept as codes: columns are taken in groups of four, and of the 16 combinations
+// +-t0 +-t1 +-t2 +-t3 of a group the eight with +t0 are enough. Row i uses combination
+// codes[g * order + i] / kCodeStep, in which bit q is set when t(q + 1) is subtracted, times
+// code_signs[g * order + i], 1 or -1. A factor H_2 (x) F' (the order-160 table is one) is split:
+// `halves` is 2, `order` that of F'.
 struct SmallFactor {
+  // Combinations are vectors of kMaxLanes floats or fewer: a code is the place of its first float in
+  // the largest case, so that no kernel has to shift it.
+  static constexpr int kCodeStep = 16;
+
   int64_t order = 1;
   int64_t halves = 1;
   bool is_signs = false;
   std::vector<uint8_t> codes;
+  std::vector<float> code_signs;
   // Used unless is_signs: F(i, j) = values[i * row_stride + j * column_stride].
   const float* values = nullptr;
   int64_t row_stride = 1;
@@ -73,10 +80,11 @@ struct Kernels {
   const char* name;
 
   // Transforms `channels` channels (whole blocks) of `source` into `target`, which may be the same
-  // memory. `first` is the position of the first one in its row, for the multiplier.
+  // memory. `first` is the position of the first one in its row, for the multiplier. `next` is the
+  // source of the caller's next call, to be fetched meanwhile, or null.
   void (*transform_row)(const Transform& transform, int64_t first, int64_t channels,
-                        Dtype source_dtype, const void* source, Dtype target_dtype, void* target,
-                        float* scratch);
+                        Dtype source_dtype, const void* source, const void* next,
+                        Dtype target_dtype, void* target, float* scratch);
 
   // target = RMSNorm(x) for fp32 x [size], rounded where vLLM's RMSNorm rounds:
   // to gamma's dtype before and after the product with gamma, then to the target's.

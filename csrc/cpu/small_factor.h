@@ -2,10 +2,10 @@
 //
 // y[i, :] = sum_j F(i, j) t[j, :] on a block [k, m], a vector of columns at a time.
 //
-// For a factor of +-1 four columns of F have only 16 sign patterns: the 16 sums +-t0 +-t1 +-t2 +-t3 are
-// made once per group of four, and every row of F then costs one addition per group instead of
-// four (the "method of the four Russians"). Per vector of columns that is about (16 + k) k / 4
-// additions against k * k.
+// For a factor of +-1 four columns of F have only 16 sign patterns, eight but for the sign: the sums
+// t0 +-t1 +-t2 +-t3 are made once per group of four, and every row of F then adds or subtracts one of
+// them per group (the "method of the four Russians"). Per vector of columns that is (12 + k) k / 4
+// additions against k * k, and 2 k stores of sums.
 #ifndef EAGLE3_QUAROT_CPU_SMALL_FACTOR_H_
 #define EAGLE3_QUAROT_CPU_SMALL_FACTOR_H_
 
@@ -18,53 +18,96 @@ namespace eagle3_quarot {
 namespace cpu {
 namespace EAGLE3_QUAROT_ISA {
 
-constexpr int kSums = 16;  // sign patterns of a group of four columns
+constexpr int kSums = 8;  // sign patterns of a group of four columns, the first one positive
 
-// The input columns. Of a split factor those of one half: sums for the first, differences for the
-// second. Columns beyond the last one are zero.
+// Rows of the product summed at once: independent sums hide an addition's latency, and two vectors of
+// each have to fit the registers.
+constexpr int kRows = kRadix == 16 ? 8 : 4;
+
+// kWide vectors share codes and signs: two neighbours, or of a split factor the two halves, whose
+// inputs are the sum and the difference of the upper and the lower rows.
+template <int kWide>
 struct Columns {
   const float* block;
   int64_t power;
   int64_t order;
-  int64_t halves;
-  int64_t half;
+  bool split;
 
-  EAGLE3_QUAROT_INLINE Vector operator[](int64_t j) const {
-    if (j >= order) return Vector{};
-    const Vector value = Load(block + j * power);
-    if (halves == 1) return value;
-    const Vector other = Load(block + (j + order) * power);
-    return half == 0 ? value + other : value - other;
+  // Columns beyond the last one are zero.
+  EAGLE3_QUAROT_INLINE void Read(int64_t j, Vector (&column)[kWide]) const {
+    if (j >= order) {
+      for (int w = 0; w < kWide; ++w) column[w] = Vector{};
+      return;
+    }
+    column[0] = Load(block + j * power);
+    if constexpr (kWide == 2) {
+      const Vector other = Load(block + (split ? (j + order) * power : j * power + kLanes));
+      column[1] = split ? column[0] - other : other;
+      if (split) column[0] += other;
+    }
   }
+
+  // From the first vector of a row of the product to the second.
+  EAGLE3_QUAROT_INLINE int64_t Step() const { return split ? order * power : kLanes; }
 };
 
-EAGLE3_QUAROT_INLINE void MakeSums(const Columns& columns, int64_t group, float* sums) {
-  const Vector a = columns[4 * group], b = columns[4 * group + 1];
-  const Vector c = columns[4 * group + 2], d = columns[4 * group + 3];
-  const Vector low[4] = {a + b, b - a, a - b, -(a + b)};
-  const Vector high[4] = {c + d, d - c, c - d, -(c + d)};
-#pragma GCC unroll 16
-  for (int code = 0; code < kSums; ++code) {
-    Store(sums + code * kLanes, low[code % 4] + high[code / 4]);
+template <int kWide>
+EAGLE3_QUAROT_INLINE void MakeSums(const Columns<kWide>& columns, int64_t group, float* sums) {
+  constexpr int kStride = kWide * kLanes;
+  Vector a[kWide], b[kWide], c[kWide], d[kWide];
+  columns.Read(4 * group, a);
+  columns.Read(4 * group + 1, b);
+  columns.Read(4 * group + 2, c);
+  columns.Read(4 * group + 3, d);
+#pragma GCC unroll 2
+  for (int w = 0; w < kWide; ++w) {
+    const Vector low[2] = {a[w] + b[w], a[w] - b[w]};
+    const Vector plus = c[w] + d[w], minus = c[w] - d[w];
+#pragma GCC unroll 2
+    for (int code = 0; code < 2; ++code) {
+      float* sum = sums + code * kStride + w * kLanes;
+      Store(sum, low[code] + plus);
+      Store(sum + 2 * kStride, low[code] - minus);
+      Store(sum + 4 * kStride, low[code] + minus);
+      Store(sum + 6 * kStride, low[code] - plus);
+    }
   }
 }
 
-// Rows `codes`, `codes` + 1, ... of the product; kRows independent sums hide an addition's latency.
-template <int kRows, class T>
-EAGLE3_QUAROT_INLINE void SumRows(const uint8_t* codes, int64_t order, int64_t groups,
-                                  const float* sums, int64_t power, T* target, const float* scale) {
-  Vector total[kRows] = {};
-  for (int64_t group = 0; group < groups; ++group) {
+template <int kWide>
+EAGLE3_QUAROT_INLINE const float* FindSum(const float* sums, int64_t code) {
+  constexpr int64_t kBytes = kWide * sizeof(Vector) / SmallFactor::kCodeStep;
+  return reinterpret_cast<const float*>(reinterpret_cast<const char*>(sums) + code * kBytes);
+}
+
+// kCount rows of the product from `first` on.
+template <int kCount, int kWide, class T>
+EAGLE3_QUAROT_INLINE void SumRows(const SmallFactor& factor, int64_t first, const float* sums,
+                                  int64_t power, int64_t step, T* target, const float* scale) {
+  const uint8_t* codes = factor.codes.data() + first;
+  const float* signs = factor.code_signs.data() + first;
+  Vector total[kCount][kWide] = {};
+  for (int64_t group = 0; group < factor.Groups(); ++group) {
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) total[r] += Load(sums + codes[r] * kLanes);
-    sums += kSums * kLanes;
-    codes += order;
+    for (int r = 0; r < kCount; ++r) {
+      // Loading a sign costs as much as loading a sum.
+      const Vector sign = Broadcast(signs[r]);
+      const float* sum = FindSum<kWide>(sums, codes[r]);
+#pragma GCC unroll 2
+      for (int w = 0; w < kWide; ++w) total[r][w] += Load(sum + w * kLanes) * sign;
+    }
+    sums += kSums * kWide * kLanes;
+    codes += factor.order;
+    signs += factor.order;
   }
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t i = r * power;
-    if (scale != nullptr) total[r] *= Load(scale + i);
-    Store(target + i, total[r]);
+  for (int r = 0; r < kCount; ++r) {
+#pragma GCC unroll 2
+    for (int w = 0; w < kWide; ++w) {
+      const int64_t i = r * power + w * step;
+      if (scale != nullptr) total[r][w] *= Load(scale + i);
+      Store(target + i, total[r][w]);
+    }
   }
 }
 
@@ -81,37 +124,50 @@ EAGLE3_QUAROT_INLINE void MultiplyRow(const SmallFactor& factor, const float* bl
   Store(target, total);
 }
 
-// One vector of columns: `block`, `target` and `scale` point at its first one.
-template <class T>
-void FactorColumns(const SmallFactor& factor, const float* block, int64_t power, T* target,
+// The columns from `block` on of a factor of +-1: `block`, `target` and `scale` point at the first.
+template <int kWide, class T>
+void SignedColumns(const SmallFactor& factor, const float* block, int64_t power, T* target,
                    const float* scale, float* sums) {
-  if (!factor.is_signs) {
-    for (int64_t row = 0; row < factor.order; ++row) {
+  const int64_t order = factor.order;
+  const Columns<kWide> columns{block, power, order, factor.halves == 2};
+  for (int64_t group = 0; group < factor.Groups(); ++group) {
+    MakeSums(columns, group, sums + group * kSums * kWide * kLanes);
+  }
+  int64_t row = 0;
+  const auto sum_rows = [&](auto count) {
+    for (; row + count.value <= order; row += count.value) {
       const int64_t i = row * power;
-      MultiplyRow(factor, block, row, power, target + i, scale == nullptr ? scale : scale + i);
+      SumRows<count.value, kWide>(factor, row, sums, power, columns.Step(), target + i,
+                                  scale == nullptr ? scale : scale + i);
     }
-    return;
-  }
-  const int64_t order = factor.order, groups = factor.Groups(), halves = factor.halves;
-  const uint8_t* codes = factor.codes.data();
-  for (int64_t half = 0; half < halves; ++half) {
-    const Columns columns{block, power, order, halves, half};
-    for (int64_t group = 0; group < groups; ++group) {
-      MakeSums(columns, group, sums + group * kSums * kLanes);
+  };
+  // Orders of Hadamard matrices are multiples of four.
+  sum_rows(std::integral_constant<int, kRows>());
+  sum_rows(std::integral_constant<int, 4>());
+  sum_rows(std::integral_constant<int, 1>());
+}
+
+// The columns from `column` on, for any factor. Returns how many.
+template <class T>
+int64_t FactorColumns(const SmallFactor& factor, const float* block, int64_t power, int64_t column,
+                      T* target, const float* scale, float* sums) {
+  block += column;
+  target += column;
+  if (scale != nullptr) scale += column;
+  if (factor.is_signs) {
+    const bool has_neighbour = power - column >= 2 * kLanes;
+    if (factor.halves == 2 || has_neighbour) {
+      SignedColumns<2>(factor, block, power, target, scale, sums);
+      return factor.halves == 2 ? kLanes : 2 * kLanes;
     }
-    int64_t row = 0;
-    const auto sum_rows = [&](auto count) {
-      for (; row + count.value <= order; row += count.value) {
-        const int64_t i = (half * order + row) * power;
-        SumRows<count.value>(codes + row, order, groups, sums, power, target + i,
-                             scale == nullptr ? scale : scale + i);
-      }
-    };
-    // Orders of Hadamard matrices are multiples of four.
-    sum_rows(std::integral_constant<int, 8>());
-    sum_rows(std::integral_constant<int, 4>());
-    sum_rows(std::integral_constant<int, 1>());
+    SignedColumns<1>(factor, block, power, target, scale, sums);
+    return kLanes;
   }
+  for (int64_t row = 0; row < factor.order; ++row) {
+    const int64_t i = row * power;
+    MultiplyRow(factor, block, row, power, target + i, scale == nullptr ? scale : scale + i);
+  }
+  return kLanes;
 }
 
 // The whole block. `products` is scratch memory for blocks of runs shorter than a vector, `sums` for
@@ -120,15 +176,14 @@ template <class T>
 void ApplyFactor(const SmallFactor& factor, const float* block, int64_t size, int64_t power, T* target,
                  const float* scale, float* products, float* sums) {
   if (power >= kLanes) {
-    for (int64_t column = 0; column < power; column += kLanes) {
-      FactorColumns(factor, block + column, power, target + column,
-                    scale == nullptr ? scale : scale + column, sums);
+    for (int64_t column = 0; column < power;) {
+      column += FactorColumns(factor, block, power, column, target, scale, sums);
     }
     return;
   }
   // A vector reaches into the next rows. Rows are stored in ascending order, so that each one
   // overwrites what its predecessor left there; the last one ends in the padding.
-  FactorColumns(factor, block, power, products, static_cast<const float*>(nullptr), sums);
+  FactorColumns(factor, block, power, 0, products, static_cast<const float*>(nullptr), sums);
   WriteRow(products, target, size, scale);
 }
 

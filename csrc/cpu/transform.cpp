@@ -45,23 +45,28 @@ bool SplitsInHalves(const float* values, int64_t order) {
   return true;
 }
 
-// Sign codes of `order` rows and columns of a matrix: see SmallFactor.
+// The codes of `order` rows and columns of a matrix: see SmallFactor.
 template <bool kTransposed>
-void MakeCodes(const float* values, int64_t stride, int64_t order, uint8_t* codes) {
-  for (int64_t first = 0; first < order; first += 4, codes += order) {
+void MakeCodes(const float* values, int64_t stride, int64_t order, uint8_t* codes, float* signs) {
+  for (int64_t first = 0; first < order; first += 4, codes += order, signs += order) {
     const int64_t count = order - first < 4 ? order - first : 4;
-    for (int64_t i = 0; i < order; ++i) codes[i] = 0;
     for (int64_t q = 0; q < count; ++q) {
       const float* entry = kTransposed ? values + (first + q) * stride : values + first + q;
       for (int64_t i = 0; i < order; ++i) {
-        const uint32_t sign = BitsOf(entry[kTransposed ? i : i * stride]) >> 31;
-        codes[i] = static_cast<uint8_t>(codes[i] | (sign << q));
+        const float value = entry[kTransposed ? i : i * stride];
+        if (q == 0) {
+          signs[i] = value;
+          codes[i] = 0;
+        } else {
+          const uint32_t differs = (BitsOf(value) ^ BitsOf(signs[i])) >> 31;
+          codes[i] = static_cast<uint8_t>(codes[i] | (differs << (q - 1)) * SmallFactor::kCodeStep);
+        }
       }
     }
   }
 }
 
-SmallFactor MakeFactor(const float* values, int64_t order, Direction direction) {
+SmallFactor MakeFactor(const float* values, int64_t order, int64_t power, Direction direction) {
   SmallFactor factor;
   const bool transposed = direction == Direction::kRotate;
   factor.order = order;
@@ -71,14 +76,16 @@ SmallFactor MakeFactor(const float* values, int64_t order, Direction direction) 
   // Order 1 is no sign code but the number 1, which the kernels leave out.
   factor.is_signs = order == 1 ? values[0] == 1.0f : AllSigns(values, order * order);
   if (!factor.is_signs || order == 1) return factor;
-  // Below 16 the second set of tables costs more than the saved sums.
-  if (order >= 16 && SplitsInHalves(values, order)) {
+  // The halves are computed side by side, which runs shorter than a vector do not allow: their vectors
+  // reach into the next rows. Below order 16 the second set of sums costs more than it saves.
+  if (order >= 16 && power >= kMaxLanes && SplitsInHalves(values, order)) {
     factor.halves = 2;
     factor.order = order / 2;
   }
   factor.codes.resize(factor.Groups() * factor.order);
+  factor.code_signs.resize(factor.codes.size());
   (transposed ? MakeCodes<true> : MakeCodes<false>)(values, order, factor.order,
-                                                    factor.codes.data());
+                                                    factor.codes.data(), factor.code_signs.data());
   return factor;
 }
 
@@ -91,12 +98,12 @@ Transform MakeTransform(int64_t order, int64_t power, const float* signs, const 
   transform.order = order;
   transform.power = power;
   (direction == Direction::kRotate ? transform.before : transform.after) = signs;
-  transform.factor = MakeFactor(factor, order, direction);
+  transform.factor = MakeFactor(factor, order, power, direction);
   return transform;
 }
 
 int64_t ScratchFloats(const Transform& transform) {
-  // Two blocks (before and after the factor) and the sums of one vector of columns, 16 per group.
+  // Two blocks (before and after the factor) and the sums of two vectors of columns, 8 per group.
   return 2 * transform.PaddedBlock() + transform.factor.Groups() * 16 * kMaxLanes;
 }
 

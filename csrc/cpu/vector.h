@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Vectors of floats of the instruction set that this file is compiled for, in the vector extensions
-// of GCC and Clang. Intrinsics only where the extensions have no word: fp16 conversion.
+// of GCC and Clang. Intrinsics only where the extensions have no word (fp16) or compilers make several
+// instructions of it (16 bits to 32 and back).
 //
 // Everything lives in a namespace of its own per instruction set (EAGLE3_QUAROT_ISA), and nothing
 // calls a template of the standard library: the linker merges equal inline functions, and must not
@@ -71,15 +72,37 @@ EAGLE3_QUAROT_INLINE T LoadUnaligned(const void* memory) {
 
 // ---- bf16: the upper half of an fp32 value
 
+EAGLE3_QUAROT_INLINE Bits ZeroExtend(HalfBits half) {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  return BitCast<Bits>(_mm512_cvtepu16_epi32(BitCast<__m256i>(half)));
+#elif defined(__AVX2__)
+  return BitCast<Bits>(_mm256_cvtepu16_epi32(BitCast<__m128i>(half)));
+#else
+  return __builtin_convertvector(half, Bits);
+#endif
+}
+
 EAGLE3_QUAROT_INLINE Vector Widen(BFloat16, HalfBits half) {
-  return BitCast<Vector>(__builtin_convertvector(half, Bits) << 16);
+  return BitCast<Vector>(ZeroExtend(half) << 16);
 }
 
 // To nearest, ties to even. The carry cannot turn a NaN into a number here: NaNs that come out of
-// bf16 rows or of arithmetic have an empty lower half.
+// bf16 rows or of arithmetic have an empty lower half. (AVX512_BF16 has one instruction for it, which
+// takes subnormals for zero.)
 EAGLE3_QUAROT_INLINE HalfBits Narrow(BFloat16, Vector value) {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  const __m512i bits = BitCast<__m512i>(value);
+  const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
+  const __m512i even = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+  const __m512i rounded = _mm512_mask_add_epi32(even, odd, bits, _mm512_set1_epi32(0x8000));
+  const __m512i upper_halves = {0x0007000500030001, 0x000f000d000b0009, 0x0017001500130011,
+                                0x001f001d001b0019};
+  return BitCast<HalfBits>(
+      _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper_halves, rounded)));
+#else
   const Bits bits = BitCast<Bits>(value);
   return __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, HalfBits);
+#endif
 }
 
 // ---- fp16

@@ -164,8 +164,8 @@ void CheckStructure(const Kernels& kernels, const Kernels& generic, int64_t orde
           if (multiplied) x[i] *= multiplier[i];
         }
         AlignedFloats scratch(ScratchFloats(transform));
-        kernels.transform_row(transform, 0, size, dtype, source.data(), dtype, target.data(),
-                              scratch.data);
+        kernels.transform_row(transform, 0, size, dtype, source.data(), nullptr, dtype,
+                              target.data(), scratch.data);
         const std::vector<double> exact = Formula(x, order, power, signs, factor, direction);
         double norm = 0;
         for (const double value : exact) norm += value * value;
@@ -182,13 +182,13 @@ void CheckStructure(const Kernels& kernels, const Kernels& generic, int64_t orde
         }
         // In place, and bit for bit the same in every instruction set: the sums have one order.
         std::vector<char> in_place = source;
-        kernels.transform_row(transform, 0, size, dtype, in_place.data(), dtype, in_place.data(),
-                              scratch.data);
+        kernels.transform_row(transform, 0, size, dtype, in_place.data(), nullptr, dtype,
+                              in_place.data(), scratch.data);
         Check(in_place == target, label + " in place");
         if (kind != FactorKind::kReal) {
           std::vector<char> other(target.size());
-          generic.transform_row(transform, 0, size, dtype, source.data(), dtype, other.data(),
-                                scratch.data);
+          generic.transform_row(transform, 0, size, dtype, source.data(), nullptr, dtype,
+                                other.data(), scratch.data);
           Check(other == target, label + " against generic");
         }
       }
@@ -202,7 +202,7 @@ void CheckConversions(const Kernels& kernels, Dtype dtype) {
   const Transform identity = MakeTransform(1, 1, nullptr, &one, Direction::kUnrotate);
   AlignedFloats scratch(ScratchFloats(identity));
   const auto convert = [&](Dtype from, const void* source, Dtype to, void* target) {
-    kernels.transform_row(identity, 0, 1, from, source, to, target, scratch.data);
+    kernels.transform_row(identity, 0, 1, from, source, nullptr, to, target, scratch.data);
   };
   const auto widen = [dtype](uint16_t half) {
     return dtype == Dtype::kFloat16 ? FromHalf(half) : FromBFloat16(half);
