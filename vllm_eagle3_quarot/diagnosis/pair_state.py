@@ -11,17 +11,12 @@ import torch
 
 from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, PROJECTION, DraftFacts
 from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING
-from vllm_eagle3_quarot.checkpoint.pickled import PickledTensors
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts, sample_rows
-from vllm_eagle3_quarot.checkpoint.tensors import TensorIndex
 from vllm_eagle3_quarot.diagnosis.findings import Finding
+from vllm_eagle3_quarot.diagnosis.rows import mean_cosine, same_angles, same_rows, spread
 from vllm_eagle3_quarot.diagnosis.target_state import RECOVER, REQUANTISE, TargetState
 from vllm_eagle3_quarot.draft.verification import Relation, relation
 from vllm_eagle3_quarot.rotation.rotation import Rotation
-
-#: Relative difference of ``E E^T`` and ``E' E'^T`` at which an orthogonal matrix relates the
-#: tables; rounding both to bf16 leaves below 5e-3, unrelated tables about 1.4.
-SAME_ANGLES = 3e-2
 
 #: Mean cosine above which a row is the same row.
 SAME_ROWS = 0.9
@@ -46,7 +41,7 @@ def examine_original(target: TargetState, original: TargetFacts) -> list[Finding
     Raises:
         CheckpointError: headers cannot be read.
     """
-    rows = _same_rows(target.facts, original.tensors, original.tensors.first_of(TARGET_EMBEDDING))
+    rows = same_rows(target.facts, original.tensors, original.tensors.first_of(TARGET_EMBEDDING))
     if rows is None:
         return [
             Finding(
@@ -59,7 +54,7 @@ def examine_original(target: TargetState, original: TargetFacts) -> list[Finding
         ]
     stored, own = rows
     findings = _explained(target, stored, own, "the original model's", f"{original.folder}")
-    if any(finding.verdict for finding in findings) or _same_angles(stored, own):
+    if any(finding.verdict for finding in findings) or same_angles(stored, own):
         return findings
     return [
         Finding(
@@ -85,7 +80,7 @@ def examine_pair(target: TargetState, draft: DraftFacts, *, verified: bool) -> l
     findings = _marker(target, draft)
     if findings:
         return findings
-    rows = _same_rows(target.facts, draft.tensors, draft.name_of(EMBEDDING))
+    rows = same_rows(target.facts, draft.tensors, draft.name_of(EMBEDDING))
     if rows is not None:
         findings = _of_draft_table(target, *rows, draft)
     if target.rotation is None:
@@ -141,7 +136,7 @@ def _of_draft_table(
     rotation = target.rotation
     if rotation is not None:
         twice = rotation.unrotate(rotation.unrotate(stored.float()))
-        if _cosine(twice, own) > SAME_ROWS:
+        if mean_cosine(twice, own) > SAME_ROWS:
             return [
                 Finding(
                     "table-unrotated-twice",
@@ -174,9 +169,9 @@ def _explained(
     """What ``own``, rows of the original embedding by all appearance, says about the rotation."""
     folder = target.facts.folder
     if target.rotation is None:
-        if target.rotated or _cosine(stored, own) > SAME_ROWS:
+        if target.rotated or mean_cosine(stored, own) > SAME_ROWS:
             return []
-        if _same_angles(stored, own):
+        if same_angles(stored, own):
             return [
                 Finding(
                     "rotated-without-a-word",
@@ -222,7 +217,7 @@ def _explained(
                 "rotation-stale",
             )
         ]
-    if answer is Relation.OTHER_ROTATION or _same_angles(stored, own):
+    if answer is Relation.OTHER_ROTATION or same_angles(stored, own):
         return [
             Finding(
                 "rotation-stale",
@@ -253,7 +248,7 @@ def _of_projection(draft: DraftFacts, rotation: Rotation) -> list[Finding]:
     shape = draft.tensors.shape(name)
     rows = draft.tensors.read_rows(name, sample_rows(shape[0], PROJECTION_ROWS))
     slices = rows.float().reshape(-1, rotation.size)
-    stored, turned = _spread(slices), _spread(rotation.unrotate(slices))
+    stored, turned = spread(slices), spread(rotation.unrotate(slices))
     if turned < ALIGNED_SPREAD * stored:
         return []
     return [
@@ -268,35 +263,3 @@ def _of_projection(draft: DraftFacts, rotation: Rotation) -> list[Finding]:
             "unknown",
         )
     ]
-
-
-def _spread(rows: torch.Tensor) -> float:
-    lengths = rows.norm(dim=0)
-    return float(lengths.std() / lengths.mean().clamp_min(1e-12))
-
-
-def _same_rows(
-    target: TargetFacts, index: TensorIndex | PickledTensors, name: str | None
-) -> tuple[torch.Tensor, torch.Tensor] | None:
-    stored = target.tensors.first_of(TARGET_EMBEDDING)
-    if stored is None or name is None:
-        return None
-    shape, own = target.tensors.shape(stored), index.shape(name)
-    if len(shape) != 2 or len(own) != 2 or shape[1] != own[1] or 0 in (*shape, *own):
-        return None
-    rows = sample_rows(min(shape[0], own[0]))
-    both = target.tensors.read_rows(stored, rows).float(), index.read_rows(name, rows).float()
-    return both if all(bool(torch.isfinite(part).all()) for part in both) else None
-
-
-def _same_angles(stored: torch.Tensor, own: torch.Tensor) -> bool:
-    """True when an orthogonal matrix maps ``own`` to ``stored``, perhaps after centring rows."""
-    gram = stored @ stored.T
-    return any(
-        float((rows @ rows.T - gram).norm()) < SAME_ANGLES * float(gram.norm())
-        for rows in (own, own - own.mean(1, keepdim=True))
-    )
-
-
-def _cosine(a: torch.Tensor, b: torch.Tensor) -> float:
-    return float(torch.nn.functional.cosine_similarity(a.float(), b.float(), dim=1).mean())
