@@ -83,9 +83,12 @@ def _load_kernel(folder: Path) -> Launches:
     from vllm_eagle3_quarot import ops
     from vllm_eagle3_quarot.ops.ascend import LIBRARY
 
-    built = folder / LIBRARY
+    # Apart from the fake CANN, of which a process loads every library before it has torch_npu.
+    own = folder / "kernel"
+    own.mkdir(exist_ok=True)
+    built = own / LIBRARY
     shutil.copy(library.build(), built)
-    backend = ops.load_ascend(folder)
+    backend = ops.load_ascend(own)
     if backend.kernel is None:
         raise RuntimeError(f"the NPU library was not loaded: {backend}")
     return Launches(built)

@@ -18,7 +18,7 @@ from tests.support.checkpoints import embedding, write_json
 HIDDEN = 192
 VOCABULARY = 2048
 INTERMEDIATE = 256
-LAYERS = 6  # the aux layers of fewer would coincide
+LAYERS = 8  # the default aux layers 2, L/2, L-3 coincide in six
 HEADS = 4
 QUERY_RANK = 64
 KV_RANK = 64
@@ -45,7 +45,16 @@ CONFIG: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "rms_norm_eps": 1e-6,
     "rope_theta": 10000.0,
-    "rope_scaling": None,
+    # As DeepSeek's own models; vllm-ascend reads these keys without asking for the type.
+    "rope_scaling": {
+        "type": "yarn",
+        "factor": 2.0,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 1024,
+    },
     "max_position_embeddings": 2048,
     "hidden_act": "silu",
     "tie_word_embeddings": False,

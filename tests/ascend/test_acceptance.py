@@ -39,6 +39,7 @@ ROWS: dict[str, Row] = {
     "float, rotated": Row(targets.rotated_float_target),
     "W8A8": Row(lambda _: targets.W8A8),
     "W8A8 QuaRot": Row(lambda _: targets.W8A8_QUAROT),
+    "W8A8 QuaRot, our fold": Row(lambda _: targets.W8A8_QUAROT, "fold"),
     "W8A8 QuaRot, the host's own fold": Row(lambda _: targets.W8A8_QUAROT, "off"),
     "W8A8 QuaRot, neither": Row(
         lambda folder: targets.without_pointer(targets.W8A8_QUAROT, folder), "off"
@@ -94,6 +95,12 @@ def test_acceptance_is_the_unrotated_pairs(
     assert outcomes[rotated].acceptance == pytest.approx(outcomes[original].acceptance, abs=SAME)
     assert "un-rotated before norms and fc" in outcomes[rotated].log
     assert "un-rotated before norms and fc" not in outcomes[original].log
+
+
+def test_our_fold_is_not_added_to_the_hosts(outcomes: dict[str, Outcome]) -> None:
+    folded = outcomes["W8A8 QuaRot, our fold"]
+    assert folded.acceptance == pytest.approx(outcomes["W8A8"].acceptance, abs=SAME)
+    assert "into which Q was folded" in folded.log
 
 
 def test_the_hosts_own_fold_is_left_alone_when_switched_off(outcomes: dict[str, Outcome]) -> None:
