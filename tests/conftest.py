@@ -17,6 +17,9 @@ from tests.support.variant_rows import (  # noqa: F401  # hooks and a fixture of
 )
 from tools.serving.signals import unwinding_on_termination
 
+PRELOADED = {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
+"""What the caller wants to be loaded first, before any test ran."""
+
 E2E = Path(__file__).parent / "e2e"
 
 E2E_TIMEOUT_S = 1800
@@ -44,6 +47,9 @@ def _environment_stays() -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+    # A module's fixture may have set it before this one looked.
+    os.environ.pop("LD_PRELOAD", None)
+    os.environ.update(PRELOADED)
 
 
 @pytest.fixture(scope="session", autouse=True)
