@@ -28,6 +28,9 @@ namespace {
 // Channels that keep a thread busy for some tens of microseconds, well above the cost of waking it.
 constexpr int64_t kChannelsPerThread = 65536;
 
+// Outputs from here on (2 MB of 16-bit elements) leave the second-level caches before they are read.
+constexpr int64_t kStreamedChannels = 1 << 20;
+
 // Factors of a larger order go through torch's GEMM, and so do all without a Hadamard part.
 constexpr int64_t kLargestSmallFactor = 256;
 
@@ -131,7 +134,7 @@ class Rotation {
       float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(runs));
       for (int64_t row = begin; row < end; ++row) {
         Native().transform_row(runs, 0, block(), Dtype::kFloat32, source.At(row), nullptr,
-                               Dtype::kFloat32, target.At(row), scratch);
+                               Dtype::kFloat32, target.At(row), false, scratch);
       }
     });
     return y;
@@ -190,6 +193,8 @@ void Run(const Rotation& rotation, const std::vector<Job>& jobs) {
     const Job& job = jobs[index / pieces % count];
     return Item{job, index / pieces / count, first, std::min(piece, job.source.width() - first)};
   };
+  const bool streams = !jobs[0].target.tensor.is_alias_of(jobs[0].source.tensor) &&
+                       rows * widest * count >= kStreamedChannels;
   const Kernels& kernels = Native();
   at::parallel_for(
       0, rows * count * pieces, RowsPerThread(piece), [&](int64_t begin, int64_t end) {
@@ -200,8 +205,9 @@ void Run(const Rotation& rotation, const std::vector<Job>& jobs) {
           const void* next = index + 1 < end ? item_at(index + 1).Source() : nullptr;
           kernels.transform_row(transform, item.first, item.channels,
                                 DtypeFor(item.job.source.tensor), item.Source(), next,
-                                DtypeFor(item.job.target.tensor), item.Target(), scratch);
+                                DtypeFor(item.job.target.tensor), item.Target(), streams, scratch);
         }
+        if (streams) kernels.finish_streaming();
       });
 }
 
@@ -320,7 +326,7 @@ at::Tensor UnrotateNorm(at::TensorList states, const at::Tensor& signs, const at
       for (const Rows& source : sources) {
         const char* next = row + 1 < end ? source.At(row + 1) : nullptr;
         Native().transform_row(transform, first, source.width(), dtype, source.At(row), next,
-                               Dtype::kFloat32, values + first, scratch);
+                               Dtype::kFloat32, values + first, false, scratch);
         first += source.width();
       }
       NormaliseRow(values, scales, epsilon, dtype, target.At(row));
@@ -347,7 +353,7 @@ void UnrotateRowsOf(const Id* ids, int64_t count, const Rows& table, const Trans
       }
       const char* next = row + 1 < end ? row_of(ids[row + 1]) : nullptr;
       Native().transform_row(transform, 0, width, dtype, source, next, dtype, target.At(row),
-                             scratch);
+                             false, scratch);
     }
   });
 }

@@ -72,7 +72,6 @@ struct Upcoming {
 // Into the second-level cache: the first one is full of the block and its factors.
 template <int kCount, class T>
 EAGLE3_QUAROT_INLINE void Fetch(const T* memory) {
-  constexpr int kLine = 64;
   const char* bytes = reinterpret_cast<const char*>(memory);
 #pragma GCC unroll 16
   for (int i = 0; i < static_cast<int>(kCount * sizeof(T)); i += kLine) {
@@ -133,6 +132,7 @@ constexpr int64_t kFirstReach = kRadix * kLanes;
 template <int kCount, bool kScaled, class T>
 EAGLE3_QUAROT_INLINE void TransformStrided(const float* block, T* target, int64_t size,
                                            int64_t distance, const float* scale) {
+  [[maybe_unused]] HalfBits lower[kCount];  // of lines whose upper halves come next
   for (int64_t outer = 0; outer < size; outer += kCount * distance) {
     for (int64_t start = outer; start < outer + distance; start += kLanes) {
       Vector v[kCount];
@@ -143,7 +143,16 @@ EAGLE3_QUAROT_INLINE void TransformStrided(const float* block, T* target, int64_
       for (int r = 0; r < kCount; ++r) {
         const int64_t i = start + r * distance;
         if (kScaled) v[r] *= Load(scale + i);
-        Store(target + i, v[r]);
+        if constexpr (kIsStreamed<T>) {
+          const HalfBits half = Narrow(T{}, v[r]);
+          if (start / kLanes % 2 == 0) {
+            lower[r] = half;
+          } else {
+            StoreLine(target + i - kLanes, lower[r], half);
+          }
+        } else {
+          Store(target + i, v[r]);
+        }
       }
     }
   }

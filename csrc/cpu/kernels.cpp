@@ -47,7 +47,7 @@ void WriteBlock(const Transform& transform, int64_t distance, float* block, T* t
 
 void TransformRow(const Transform& transform, int64_t first, int64_t channels, Dtype source_dtype,
                   const void* source, const void* next, Dtype target_dtype, void* target,
-                  float* scratch) {
+                  bool streams, float* scratch) {
   const int64_t size = transform.block;
   const int64_t padded = transform.PaddedBlock();
   float* block = scratch;
@@ -66,12 +66,21 @@ void TransformRow(const Transform& transform, int64_t first, int64_t channels, D
       const T* row = static_cast<const T*>(source) + start;
       // Rows are mostly written in the dtype they are read in; else this fetches some lines in vain.
       const Upcoming<T> upcoming{next == nullptr ? row : static_cast<const T*>(next) + start,
-                                 static_cast<const T*>(target) + start};
+                                 streams ? row : static_cast<const T*>(target) + start};
       distance = ReadBlock(row, block, size, transform.power, scales, upcoming);
     });
     WithType(target_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      WriteBlock(transform, distance, block, static_cast<T*>(target) + start, products, sums);
+      T* written = static_cast<T*>(target) + start;
+      if constexpr (kCanStream && sizeof(T) == 2) {
+        // Runs of two vectors or more: lines of one row of the factor are not in another.
+        if (streams && transform.power >= 2 * kLanes && IsWholeLines(written, size)) {
+          WriteBlock(transform, distance, block, reinterpret_cast<Streamed<T>*>(written), products,
+                     sums);
+          return;
+        }
+      }
+      WriteBlock(transform, distance, block, written, products, sums);
     });
   }
 }
@@ -93,7 +102,7 @@ void RmsNorm(const float* x, int64_t size, Dtype gamma_dtype, const void* gamma,
 #define EAGLE3_QUAROT_NAME(isa) EAGLE3_QUAROT_NAME_OF(isa)
 
 extern const Kernels kKernels;
-const Kernels kKernels = {EAGLE3_QUAROT_NAME(EAGLE3_QUAROT_ISA), TransformRow, RmsNorm};
+const Kernels kKernels = {EAGLE3_QUAROT_NAME(EAGLE3_QUAROT_ISA), TransformRow, FinishStreaming, RmsNorm};
 
 }  // namespace EAGLE3_QUAROT_ISA
 }  // namespace cpu

@@ -81,10 +81,14 @@ struct Kernels {
 
   // Transforms `channels` channels (whole blocks) of `source` into `target`, which may be the same
   // memory. `first` is the position of the first one in its row, for the multiplier. `next` is the
-  // source of the caller's next call, to be fetched meanwhile, or null.
+  // source of the caller's next call, to be fetched meanwhile, or null. `streams`: the target is not
+  // the source and will not be read before it has left the caches; see finish_streaming.
   void (*transform_row)(const Transform& transform, int64_t first, int64_t channels,
                         Dtype source_dtype, const void* source, const void* next,
-                        Dtype target_dtype, void* target, float* scratch);
+                        Dtype target_dtype, void* target, bool streams, float* scratch);
+
+  // To be called by a thread after its rows, before another one reads them.
+  void (*finish_streaming)();
 
   // target = RMSNorm(x) for fp32 x [size], rounded where vLLM's RMSNorm rounds:
   // to gamma's dtype before and after the product with gamma, then to the target's.

@@ -106,7 +106,12 @@ EAGLE3_QUAROT_INLINE void SumRows(const SmallFactor& factor, int64_t first, cons
     for (int w = 0; w < kWide; ++w) {
       const int64_t i = r * power + w * step;
       if (scale != nullptr) total[r][w] *= Load(scale + i);
-      Store(target + i, total[r][w]);
+      if (!(kIsStreamed<T> && kWide == 2) || step != kLanes) Store(target + i, total[r][w]);
+    }
+    if constexpr (kIsStreamed<T> && kWide == 2) {
+      if (step == kLanes) {
+        StoreLine(target + r * power, Narrow(T{}, total[r][0]), Narrow(T{}, total[r][1]));
+      }
     }
   }
 }

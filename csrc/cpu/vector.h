@@ -196,6 +196,66 @@ EAGLE3_QUAROT_INLINE void Store(Half* memory, Vector value) {
   __builtin_memcpy(memory, &half, sizeof half);
 }
 
+// ---- memory that is written past the caches
+
+// A T of an output so large that no cache keeps it until somebody reads it. Whole lines of it are
+// written without reading what they replace, which is half of the traffic of an output; single vectors
+// as ever. A line has to be written by one instruction: parts of it would go to memory by themselves.
+template <class T>
+struct Streamed {
+  T value;
+};
+
+template <class T>
+constexpr bool kIsStreamed = false;
+template <class T>
+constexpr bool kIsStreamed<Streamed<T>> = true;
+
+// Two vectors of 16-bit elements are a line.
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+constexpr bool kCanStream = true;
+#else
+constexpr bool kCanStream = false;
+#endif
+
+constexpr int64_t kLine = 64;
+
+template <class T>
+EAGLE3_QUAROT_INLINE bool IsWholeLines(const T* memory, int64_t count) {
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+  return (reinterpret_cast<uintptr_t>(memory) | static_cast<uintptr_t>(bytes)) % kLine == 0;
+}
+
+template <class Half>
+EAGLE3_QUAROT_INLINE HalfBits Narrow(Streamed<Half>, Vector value) {
+  return Narrow(Half{}, value);
+}
+
+template <class T>
+EAGLE3_QUAROT_INLINE void Store(Streamed<T>* memory, Vector value) {
+  Store(&memory->value, value);
+}
+
+// The line at `memory` from its two halves.
+template <class Half>
+EAGLE3_QUAROT_INLINE void StoreLine(Streamed<Half>* memory, HalfBits low, HalfBits high) {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  const __m512i line = _mm512_inserti64x4(_mm512_castsi256_si512(BitCast<__m256i>(low)),
+                                          BitCast<__m256i>(high), 1);
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(memory), line);
+#else
+  __builtin_memcpy(memory, &low, sizeof low);
+  __builtin_memcpy(memory + kLanes, &high, sizeof high);
+#endif
+}
+
+// Makes streamed lines visible to other threads.
+EAGLE3_QUAROT_INLINE void FinishStreaming() {
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+  _mm_sfence();
+#endif
+}
+
 // The first `count` < kLanes elements; the other lanes are zero.
 template <class T>
 EAGLE3_QUAROT_INLINE Vector LoadPart(const T* memory, int64_t count) {

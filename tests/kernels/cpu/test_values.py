@@ -17,6 +17,9 @@ def shape_of(plan: Plan) -> str:
 
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+#: Channels of the smallest output that is written past the caches (csrc/cpu/binding.cpp).
+LARGE_OUTPUT = 1 << 20
+
 SIZES = [64, 96, 192, 224, 320, 2048, 2560, 3072, 3584, 4096, 5120, 7168]
 
 #: The accuracy rule: not more than this many times the error of the same formula in plain torch.
@@ -140,3 +143,14 @@ def test_a_multiplier_spans_several_blocks() -> None:
     x = torch.randn(5, 192)
     exact = exact_rotate((x.double().view(5, 2, 96) * multiplier.double()).view(5, -1), plan)
     assert_accurate(ops.rotate(x, plan, multiplier), reference.rotate(x, *plan, multiplier), exact)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("size", [96, 192, 2560, 3072, 4096])
+def test_outputs_beyond_the_caches(size: int, dtype: torch.dtype) -> None:
+    """A large output is written past the caches: the same bits as piece by piece."""
+    plan = real_plan(size)
+    states = [torch.randn(LARGE_OUTPUT // (2 * size) + 1, size).to(dtype) for _ in range(2)]
+    whole = ops.unrotate_concat(states, plan)
+    pieces = zip(*(state.split(16) for state in states), strict=True)
+    assert torch.equal(whole, torch.cat([ops.unrotate_concat(list(p), plan) for p in pieces]))

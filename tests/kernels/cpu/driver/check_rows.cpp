@@ -165,7 +165,7 @@ void CheckStructure(const Kernels& kernels, const Kernels& generic, int64_t orde
         }
         AlignedFloats scratch(ScratchFloats(transform));
         kernels.transform_row(transform, 0, size, dtype, source.data(), nullptr, dtype,
-                              target.data(), scratch.data);
+                              target.data(), false, scratch.data);
         const std::vector<double> exact = Formula(x, order, power, signs, factor, direction);
         double norm = 0;
         for (const double value : exact) norm += value * value;
@@ -183,12 +183,21 @@ void CheckStructure(const Kernels& kernels, const Kernels& generic, int64_t orde
         // In place, and bit for bit the same in every instruction set: the sums have one order.
         std::vector<char> in_place = source;
         kernels.transform_row(transform, 0, size, dtype, in_place.data(), nullptr, dtype,
-                              in_place.data(), scratch.data);
+                              in_place.data(), false, scratch.data);
         Check(in_place == target, label + " in place");
+        // Past the caches, whole lines or not: the same bits, and nothing beside them.
+        AlignedFloats streamed(2 + size);
+        for (const int64_t offset : {0, 8}) {
+          char* place = reinterpret_cast<char*>(streamed.data) + offset;
+          kernels.transform_row(transform, 0, size, dtype, source.data(), nullptr, dtype, place, true,
+                                scratch.data);
+          kernels.finish_streaming();
+          Check(std::memcmp(place, target.data(), target.size()) == 0, label + " streamed");
+        }
         if (kind != FactorKind::kReal) {
           std::vector<char> other(target.size());
           generic.transform_row(transform, 0, size, dtype, source.data(), nullptr, dtype,
-                                other.data(), scratch.data);
+                                other.data(), false, scratch.data);
           Check(other == target, label + " against generic");
         }
       }
@@ -202,7 +211,7 @@ void CheckConversions(const Kernels& kernels, Dtype dtype) {
   const Transform identity = MakeTransform(1, 1, nullptr, &one, Direction::kUnrotate);
   AlignedFloats scratch(ScratchFloats(identity));
   const auto convert = [&](Dtype from, const void* source, Dtype to, void* target) {
-    kernels.transform_row(identity, 0, 1, from, source, nullptr, to, target, scratch.data);
+    kernels.transform_row(identity, 0, 1, from, source, nullptr, to, target, false, scratch.data);
   };
   const auto widen = [dtype](uint16_t half) {
     return dtype == Dtype::kFloat16 ? FromHalf(half) : FromBFloat16(half);
