@@ -25,9 +25,10 @@ that is about 26 vector instructions for m = 4096, at least 13 cycles on a core 
 512-bit ones per cycle, against 64 bytes of traffic (32 read, 32 written; 96 where a line is read
 before it is written). On a Zen 4 core, rows in the cache take 16.4 cycles per vector for m = 4096
 (9.2 and 6.7, the passes alone) and 14.3 for m = 2048: 4.5 and 4.0 ns at 3.7 GHz, 14 and 16 GB/s.
-The next row and the place of this one are fetched into the second-level cache meanwhile, so rows
-from memory take little longer (5.2 and 4.2 ns): what is left is instructions. Two cores do not
-get twice the bytes that one gets from memory, which is why the ratio to clone falls with them.
+The next row is fetched into the second-level cache meanwhile, and outputs of 2 MB or more are
+written past the caches in whole lines, without reading what they replace. Rows from and to memory
+then take 6.1 ns on one thread and 6.6 on each of two: what is left is instructions, and memory that
+two cores share.
 
 A factor of order k adds, per vector, 3 additions and 2 stores to make the sums of four columns, and
 k / 4 fused multiply-adds whose operand comes from the cache, with half a load of a sign for each
