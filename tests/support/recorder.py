@@ -46,6 +46,8 @@ class Recorder:
         if loaded is None:
             return None
         target = self.model_runner.get_model()
+        if hasattr(target, "get_language_model"):  # as vLLM does before it shares anything
+            target = target.get_language_model()
         correction = loaded.correction
         return {
             "rotation": correction.rotation.fingerprint,
