@@ -35,7 +35,9 @@ class Compared:
 def compared(run_jobs: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compared]:
     folder = tmp_path_factory.mktemp("pairs")
     targets: dict[Any, tuple[Path, Path]] = {}
-    jobs = []
+    # One process for each kind of target: behind engines of another kind, one with latent attention
+    # fails in vllm-ascend, with or without us.
+    jobs: dict[Any, list[Job]] = {}
     for number, draft in enumerate(DRAFTS.values()):
         if draft.target not in targets:
             original = draft.target(folder / f"target-{number}")
@@ -53,14 +55,18 @@ def compared(run_jobs: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> dic
             "speculation": draft.speculation,
         }
         settings = draft.settings
-        jobs += [
-            Job(str(original), str(of_original), settings=settings, **common),
-            Job(str(rotated), str(written), settings=settings, **common),
-            Job(str(rotated), str(written), settings={"mode": "off"}, **common),
-        ]
-    outcomes = run_jobs(jobs)
-    triples = zip(outcomes[::3], outcomes[1::3], outcomes[2::3], strict=True)
-    return {name: Compared(*triple) for name, triple in zip(DRAFTS, triples, strict=True)}
+        jobs.setdefault(draft.target, []).extend(
+            [
+                Job(str(original), str(of_original), settings=settings, **common),
+                Job(str(rotated), str(written), settings=settings, **common),
+                Job(str(rotated), str(written), settings={"mode": "off"}, **common),
+            ]
+        )
+    outcomes = {target: iter(run_jobs(of_target)) for target, of_target in jobs.items()}
+    return {
+        name: Compared(*(next(outcomes[draft.target]) for _ in range(3)))
+        for name, draft in DRAFTS.items()
+    }
 
 
 @pytest.mark.parametrize("name", DRAFTS)
