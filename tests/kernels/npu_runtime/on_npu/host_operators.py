@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Built-in operators computed by the CPU over the fake device's memory, for as long as asked for.
 
-Only those that the product's matmul path names. Each insists that its tensors are where the device
-would need them: one operand left on the host is an error here as it is there.
+Only those that the product's matmul path names, and the two by which opcheck compares. Each insists
+that its tensors are where the device would need them: one operand left on the host is an error here
+as it is there.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from tests.kernels.npu_runtime.host_memory import computed_on_host
 
 OPERATORS = (
     "add.Scalar",
+    "all",
     "bmm",
     "cat",
     "clone",
     "copy_",
     "ge.Scalar",
     "index_select",
+    "isclose",
     "logical_or",
     "lt.Scalar",
     "masked_fill.Scalar",
