@@ -6,8 +6,6 @@ The tests themselves run in the main environment and start ``tests.ascend.engine
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.ascend.jobs import Job, Outcome, run
+from tests.support.other_environment import interpreter_of
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 VARIABLE = "EAGLE3_QUAROT_ASCEND_VENV"
 
 TIMEOUT_S = 1200
@@ -52,15 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def interpreter() -> Path:
-    named = os.environ.get(VARIABLE)
-    path = Path(named) if named else ROOT / ".venv-ascend" / "bin" / "python"
-    if not path.exists():
-        if named:
-            pytest.fail(f"{VARIABLE} is {named}, which does not exist", pytrace=False)
-        pytest.skip(f"no environment with vllm-ascend: run `make test-ascend`, or set {VARIABLE}")
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed; the fake CANN is compiled from source")
-    return path
+    return interpreter_of(VARIABLE, ".venv-ascend", "vllm-ascend", "test-ascend", "the fake CANN")
 
 
 @pytest.fixture(scope="session")

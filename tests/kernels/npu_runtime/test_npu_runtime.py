@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.other_environment import interpreter_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -19,15 +20,7 @@ TIMEOUT_S = 900
 
 @pytest.fixture(scope="module")
 def interpreter() -> Path:
-    named = os.environ.get(VARIABLE)
-    path = Path(named) if named else ROOT / ".venv-npu" / "bin" / "python"
-    if not path.exists():
-        if named:
-            pytest.fail(f"{VARIABLE} is {named}, which does not exist", pytrace=False)
-        pytest.skip(f"no environment with torch_npu: run `make test-npu`, or set {VARIABLE}")
-    if shutil.which("g++") is None:
-        pytest.skip("g++ is not installed; the library is compiled from source")
-    return path
+    return interpreter_of(VARIABLE, ".venv-npu", "torch_npu", "test-npu", "the library")
 
 
 # 0: an op's launch happens in the call. 1: torch_npu's own thread launches it later, the default.
