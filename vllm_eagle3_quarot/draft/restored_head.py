@@ -18,9 +18,7 @@ from vllm_eagle3_quarot.checkpoint.names import TARGET_HEAD
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.draft.correction import Correction
 from vllm_eagle3_quarot.errors import UnsupportedPairError
-
-#: Rows un-rotated at once, so that a large vocabulary needs no second copy in fp32.
-ROWS_AT_ONCE = 4096
+from vllm_eagle3_quarot.rotation.row_blocks import row_blocks
 
 
 def not_restorable(target: Path) -> UnsupportedPairError | None:
@@ -52,8 +50,7 @@ def restored_head(correction: Correction) -> torch.Tensor:
         offsets = draft.read(OFFSETS).long()
         stored = stored[torch.arange(offsets.shape[0], device=offsets.device) + offsets]
     head = torch.empty_like(stored)
-    for start in range(0, stored.shape[0], ROWS_AT_ONCE):
-        rows = stored[start : start + ROWS_AT_ONCE].float()
-        restored = correction.rotation.unrotate(rows) / correction.final_norm.scale
-        head[start : start + ROWS_AT_ONCE] = restored.to(stored.dtype)
+    for start, stop in row_blocks(*stored.shape):
+        restored = correction.rotation.unrotate(stored[start:stop].float())
+        head[start:stop] = (restored / correction.final_norm.scale).to(stored.dtype)
     return head
