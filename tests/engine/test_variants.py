@@ -56,7 +56,7 @@ def _architecture(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Variant:
-    """A draft, the row of docs/drafts.md that it stands for, and what it takes to serve it."""
+    """A draft, the row of docs/en/drafts.md that it stands for, and what it takes to serve it."""
 
     row: int
     write: Callable[[Path], Path]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that stand for a row of the table in docs/drafts.md: ``pytest -m variants`` lists them.
+"""Tests that stand for a row of the table in docs/en/drafts.md: ``pytest -m variants`` lists them.
 
 ``@pytest.mark.variants(2)`` puts ``row 2`` into the ids of a test; a test whose cases stand for
 different rows is marked without a number and names them in its own ids. The last lines of a run
@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in terminalreporter.stats.get(outcome, []):
             for row in _ROW_IN_ID.findall(report.nodeid):
                 outcomes[int(row)][outcome] += 1
-    terminalreporter.section("rows of docs/drafts.md")
+    terminalreporter.section("rows of docs/en/drafts.md")
     for row, name in ROWS.items():
         counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes[row].items())
         terminalreporter.write_line(f"row {row:2} {name:32} {counted or 'no test was run'}")

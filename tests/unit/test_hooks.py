@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from tools.hooks_page import PAGE, page
+from tools.docs import hooks as hook_pages
+from tools.docs import hooks_chinese
 from vllm_eagle3_quarot.integrations import host as hosts
 from vllm_eagle3_quarot.integrations.hook_check import HostSource, problems
 from vllm_eagle3_quarot.integrations.hooks import HOOKS, Hook
@@ -108,8 +109,17 @@ def test_no_object_is_listed_twice_for_one_release() -> None:
     assert len(seen) == len(set(seen))
 
 
-def test_page_is_the_table() -> None:
-    assert PAGE.read_text() == page(), "run python -m tools.hooks_page"
+@pytest.mark.parametrize("folder", ["en", "zh"])
+def test_page_is_the_table(folder: str) -> None:
+    path = hook_pages.DOCS / folder / "hooks.md"
+    assert path.read_text(encoding="utf-8") == hook_pages.pages()[path], (
+        "run python -m tools.docs.hooks"
+    )
+
+
+def test_every_reason_has_a_translation_and_no_translation_is_left_over() -> None:
+    """Chinese words for a new hook go into tools/docs/hooks_chinese.py."""
+    assert {hook.why for hook in HOOKS} == hooks_chinese.REASONS.keys()
 
 
 def test_installed_host_has_everything() -> None:

@@ -2,8 +2,8 @@
 """Every object of vLLM and vllm-ascend that this package touches or counts on, in one table.
 
 ``register()`` checks the objects that we use or replace against the installed hosts, and tests
-check all of them against the wheels of every release in tests/contract/wheels. ``docs/hooks.md`` is
-this table as a page.
+check all of them against the wheels of every release in tests/contract/wheels.
+``docs/en/hooks.md`` is this table as a page.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ logger = logging.getLogger("vllm.eagle3_quarot")
 
 REMEDY = (
     "Install a release of this plugin that knows this host, or a host from the tested range "
-    "(docs/hooks.md)"
+    "(docs/en/hooks.md)"
 )
 
 #: What this process's hosts lack. Not empty: no draft is corrected.

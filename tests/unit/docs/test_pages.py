@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.docs import basis_figure, configuration, grafana
+from tools.docs import basis_figure, configuration, grafana, shared_tables
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -56,3 +56,14 @@ def test_the_figure_is_current() -> None:
 def test_the_dashboard_is_current() -> None:
     """Write it anew with ``python -m tools.docs.grafana``."""
     assert grafana.DASHBOARD.read_text(encoding="utf-8") == grafana.dashboard()
+
+
+@pytest.mark.parametrize("page", list(shared_tables.pages()), ids=lambda page: page.stem)
+def test_tables_of_numbers_are_those_of_the_english_page(page: Path) -> None:
+    """Copy them with ``python -m tools.docs.shared_tables``."""
+    english = shared_tables.tables(DOCS / "en" / page.name)
+    assert shared_tables.tables(page) == english
+
+
+def test_pages_stand_in_a_language_folder() -> None:
+    assert not list(DOCS.glob("*.md"))
