@@ -14,6 +14,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 HEADING = re.compile(r"^(#+) ", re.MULTILINE)
 CODE = re.compile(r"^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
+TABLE_ROW = re.compile(r"^\|", re.MULTILINE)
 
 
 def pages(language: str) -> dict[str, Path]:
@@ -27,6 +28,11 @@ def outline(page: Path) -> list[int]:
     return [len(marks) for marks in HEADING.findall(text)]
 
 
+def table_rows(page: Path) -> int:
+    """How many rows its tables have together."""
+    return len(TABLE_ROW.findall(page.read_text(encoding="utf-8")))
+
+
 def test_both_languages_have_the_same_pages() -> None:
     assert pages("en").keys() == pages("zh").keys()
 
@@ -35,6 +41,7 @@ def test_both_languages_have_the_same_pages() -> None:
 def test_a_page_has_the_same_sections_and_commands_in_both(name: str) -> None:
     english, chinese = pages("en")[name], pages("zh")[name]
     assert outline(english) == outline(chinese)
+    assert table_rows(english) == table_rows(chinese)
     commands = [
         [block for block in CODE.findall(page.read_text(encoding="utf-8")) if "```bash" in block]
         for page in (english, chinese)
