@@ -86,7 +86,7 @@ def is_intact(path: Path) -> bool:
     be known before it is opened.
     """
     try:
-        return _checksum_path(path).read_text() == _checksum(path)
+        return _checksum_path(path).read_bytes() == _checksum(path)
     except OSError:
         return False
 
@@ -104,12 +104,15 @@ def build(path: Path) -> None:
         if is_intact(path):
             return
         start = time.monotonic()
+        prefix = f"build-{path.stem}-"
+        for left_over in path.parent.glob(f"{prefix}*"):  # of a process killed while it built
+            shutil.rmtree(left_over, ignore_errors=True)
         # Beside its destination: a rename within one file system is atomic, so nobody ever loads a
         # half-written library, locks or not.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build-") as folder:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=prefix) as folder:
             built = _compile(compiler, Path(folder))
             checksum = Path(folder) / "checksum"
-            checksum.write_text(_checksum(built))
+            checksum.write_bytes(_checksum(built))
             os.replace(built, path)
             os.replace(checksum, _checksum_path(path))
         logger.debug("eagle3_quarot: built %s in %.0f s", path, time.monotonic() - start)
@@ -140,8 +143,8 @@ def compile_kernels(compiler: list[str], folder: Path, *more_flags: str) -> list
     return _compile_units(compiler, folder, _kernel_units(more_flags))
 
 
-def _checksum(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _checksum(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()
 
 
 def _checksum_path(path: Path) -> Path:
@@ -214,8 +217,15 @@ def _torch_flags() -> tuple[str, ...]:
 
 def _run(command: list[str]) -> None:
     try:
+        # Messages in English, since one is looked for, and in bytes that any locale can show.
         subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=COMPILER_TIMEOUT
+            command,
+            check=True,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            timeout=COMPILER_TIMEOUT,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except subprocess.CalledProcessError as error:
         logger.debug("eagle3_quarot: %s\n%s", shlex.join(command), error.stderr)

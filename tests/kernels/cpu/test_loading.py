@@ -8,14 +8,21 @@ hands out the library that this session has built, so that a case takes a second
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from tests.support.namespaces import NEEDS_MOUNTS, with_small_disk
 from vllm_eagle3_quarot import ops
+from vllm_eagle3_quarot.ops.native import _load
+from vllm_eagle3_quarot.ops.native_build import is_intact
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,10 +42,12 @@ print(backend)
 """
 
 
-def start(cache: Path | str, **environment: str) -> subprocess.Popen[str]:
+def start(
+    cache: Path | str, prefix: Sequence[str] = (), **environment: str
+) -> subprocess.Popen[str]:
     kept = {key: value for key, value in os.environ.items() if key not in ("CXX", "PYTHONPATH")}
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [*prefix, sys.executable, "-c", PROGRAM],
         cwd=ROOT,
         env={**kept, "XDG_CACHE_HOME": str(cache), **environment},
         stdout=subprocess.PIPE,
@@ -103,6 +112,57 @@ def test_damaged_cached_library_is_built_anew(tmp_path: Path, compiler: Path) ->
     library.write_bytes(library.read_bytes()[:1000])
     assert finish(start(tmp_path, CXX=str(compiler))).startswith("native kernels, ")
     assert sum("-shared" in call for call in calls(compiler)) == 2
+
+
+def test_checksum_that_is_no_text(tmp_path: Path) -> None:
+    library = tmp_path / "library.so"
+    library.write_bytes(b"whole")
+    library.with_suffix(".sha256").write_bytes(b"\xff" * 64)
+    assert not is_intact(library)
+
+
+def test_builder_killed_at_work_leaves_nothing_in_the_way(tmp_path: Path, compiler: Path) -> None:
+    killed = start(tmp_path, CXX=str(compiler))
+    while not (compiler.parent / "calls").exists():
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    assert "" in libraries(tmp_path), "it was killed too late: no folder of a build is left"
+    assert finish(start(tmp_path, CXX=str(compiler))).startswith("native kernels, ")
+    assert libraries(tmp_path) == [".lock", ".sha256", ".so"]
+
+
+@NEEDS_MOUNTS
+def test_full_disk(tmp_path: Path, compiler: Path) -> None:
+    """Room for the lock, and for a part of the first file of a build."""
+    full = tmp_path / "full"
+    full.mkdir()
+    text = finish(start(full, with_small_disk(full, "64k"), CXX=str(compiler)))
+    assert text.startswith(f"plain torch ({compiler} failed: ")
+    assert "No space left on device" in text
+
+
+def test_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container does it that runs under a number without an account."""
+
+    def no_account(uid: int) -> NoReturn:
+        raise KeyError(uid)
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", no_account)
+    assert str(_load()).startswith("plain torch (the native library cannot be used: ")
+
+
+def test_compiler_of_another_country(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for English, and a byte that is no text does no harm."""
+    script = tmp_path / "foreign"
+    script.write_text("#!/bin/sh\nprintf 'error in %s \\377\\n' \"$LC_ALL\" >&2\nexit 1\n")
+    script.chmod(0o700)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    assert str(_load()) == f"plain torch ({script} failed: error in C \\xff)"
 
 
 def test_without_a_compiler(tmp_path: Path) -> None:
