@@ -138,7 +138,8 @@ def _of_tied_tables(target: TargetFacts, rotation: Rotation) -> FinalNorm | None
 
 
 def _usable(scale: torch.Tensor, rotation: Rotation, source: str) -> FinalNorm:
-    scale = scale.float().flatten()
+    # A copy: what was read maps the file, and a file replaced later must not reach a server.
+    scale = scale.to(torch.float32, copy=True).flatten()
     if scale.shape[0] != rotation.size:
         raise UnsupportedPairError(
             f"{source} has {scale.shape[0]} channels, the target {rotation.size}; it belongs to "

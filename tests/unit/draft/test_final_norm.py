@@ -129,3 +129,15 @@ def test_scale_that_cannot_be_divided_by(tmp_path: Path) -> None:
     write_target(tmp_path / "target", q)
     with pytest.raises(UnsupportedPairError, match="zero or non-finite"):
         _find(tmp_path, q, verifier_norm__weight=torch.arange(64.0))
+
+
+def test_the_scale_outlives_its_file(tmp_path: Path, q: torch.Tensor) -> None:
+    """What safetensors reads are views of the file; a copy over it must not reach the server."""
+    write_target(tmp_path / "target", q)
+    scale = _scale(q.shape[0])
+    found = _find(tmp_path, q, verifier_norm__weight=scale)
+    path = tmp_path / "draft" / "model.safetensors"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(bytes(size))
+    assert torch.equal(found.scale, scale)
