@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 
 import pytest
 from vllm.v1.metrics.loggers import load_stat_logger_plugin_factories
@@ -58,6 +59,24 @@ def test_warns_and_tells_the_recovery(log: pytest.LogCaptureFixture) -> None:
     assert log.messages[0].endswith("eagle3-quarot doctor --target /t --draft /d")
     guard.record(step(20, 15), None)
     assert "again, in 75.0 % of the last 20 drafts" in log.messages[1]
+
+
+def test_a_step_costs_two_calls() -> None:
+    """The guard is called once per engine step, in the process that also talks to clients."""
+    guard, counts = AcceptanceGuard(configuration(after_drafts=10**9)), step(64, 32)
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            called.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        guard.record(counts, None)
+    finally:
+        sys.setprofile(None)
+    assert called[:2] == ["record", "add"]
+    assert called[2:] in ([], [test_a_step_costs_two_calls.__name__])  # switching the profile off
 
 
 def test_steps_without_speculation_are_not_counted(log: pytest.LogCaptureFixture) -> None:
