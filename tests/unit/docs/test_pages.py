@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tools.docs import basis_figure, configuration, grafana, shared_tables
+from tools.docs import acceptance_figure, basis_figure, configuration, grafana, shared_tables
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -55,9 +56,20 @@ def test_the_configuration_reference_is_current(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == configuration.pages()[path]
 
 
-def test_the_figure_is_current() -> None:
-    """Draw it anew with ``python -m tools.docs.basis_figure``."""
-    assert basis_figure.FIGURE.read_text(encoding="utf-8") == basis_figure.figure()
+@pytest.mark.parametrize(
+    "drawing", [basis_figure, acceptance_figure], ids=lambda each: each.FIGURE.stem
+)
+def test_a_figure_is_current(drawing: ModuleType) -> None:
+    """Draw it anew with ``python -m tools.docs.NAME_figure``."""
+    assert drawing.FIGURE.read_text(encoding="utf-8") == drawing.figure()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_numbers_of_the_first_page_are_those_of_the_readme(language: str) -> None:
+    page = (DOCS / language / "index.md").read_text(encoding="utf-8")
+    for measured in acceptance_figure.table().values():
+        if measured.acceptance:
+            assert " | ".join(f"{rate:.3f}" for rate in measured.acceptance) in page
 
 
 def test_the_dashboard_is_current() -> None:
