@@ -26,3 +26,7 @@ class SettingsError(QuaRotError):
 
 class UnsupportedPairError(QuaRotError):
     """The target is rotated and this draft cannot be corrected; serving it would draft garbage."""
+
+
+class ServingError(QuaRotError):
+    """A server cannot start, died, is not there, or reported something that cannot be used."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.serving import GreedyRun, ServeOptions, Server, StopReport, greedy_run
-from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving.processes import session_members
 
 PROMPTS = 32
 MAX_TOKENS = 64

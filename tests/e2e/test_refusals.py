@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.serving import ReferencePair, ServeOptions, Server, ServingError
-from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving.processes import session_members
 
 SIDECAR = Path("optional") / "quarot.safetensors"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tools.serving.options import HOST
-from tools.serving.ports import claim_port
-from tools.serving.server import Server, Waiting
+from vllm_eagle3_quarot.serving.ports import claim_port
+from vllm_eagle3_quarot.serving.server import Server, Waiting
 
 FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 

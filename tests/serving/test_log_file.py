@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.serving.log_file import last_error
+from vllm_eagle3_quarot.serving.log_file import last_error
 
 ENGINE = "(EngineCore pid=12) ERROR 11-29 14:37:20 [core.py:1140] "
 API = "(APIServer pid=10) "

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tools.serving.errors import ServingError
-from tools.serving.metrics import SpecCounters
+from vllm_eagle3_quarot.errors import ServingError
+from vllm_eagle3_quarot.observability.counters import SpecCounters
 
 LABELS = 'engine="0",model_name="reference"'
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tools.serving import server as server_module
-from tools.serving.errors import ServingError
 from tools.serving.options import HOST
-from tools.serving.ports import claim_port
-from tools.serving.processes import session_members
-from tools.serving.server import Server
+from vllm_eagle3_quarot.errors import ServingError
+from vllm_eagle3_quarot.serving import server as server_module
+from vllm_eagle3_quarot.serving.ports import claim_port
+from vllm_eagle3_quarot.serving.processes import session_members
+from vllm_eagle3_quarot.serving.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_SERVER = Path(__file__).with_name("fake_server.py")
@@ -30,7 +30,7 @@ MakeServer = Callable[..., Server]
 STARTER = """
 import os, signal, sys
 from pathlib import Path
-from tools.serving.server import Server
+from vllm_eagle3_quarot.serving.server import Server
 from tools.serving.signals import unwinding_on_termination
 
 # A test run in the background hands down that it ignores Ctrl-C.

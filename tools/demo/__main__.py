@@ -17,9 +17,9 @@ from tools.demo.progress import Progress
 from tools.demo.table import results_table
 from tools.serving import ReferencePair, ServingError
 from tools.serving.options import HOST
-from tools.serving.ports import claim_port
 from tools.serving.reference_pair import FOLDER
 from tools.serving.signals import unwinding_on_termination
+from vllm_eagle3_quarot.serving.ports import claim_port
 
 PROMPTS = 32
 MAX_TOKENS = 64

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.serving.metrics import (
+from vllm_eagle3_quarot.observability.counters import (
     ACCEPTED,
     ACCEPTED_PER_POSITION,
     DRAFT_TOKENS,

@@ -7,11 +7,11 @@ Shared by the demo (`tools.demo`) and the end-to-end tests (`tests/e2e`).
 from __future__ import annotations
 
 from tools.serving.client import GreedyRun, greedy_run
-from tools.serving.errors import ServingError
-from tools.serving.metrics import SpecCounters
 from tools.serving.options import ServeOptions
 from tools.serving.reference_pair import ReferencePair
-from tools.serving.server import Server, StopReport
+from vllm_eagle3_quarot.errors import ServingError
+from vllm_eagle3_quarot.observability.counters import SpecCounters
+from vllm_eagle3_quarot.serving.server import Server, StopReport
 
 __all__ = [
     "GreedyRun",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from openai import APIConnectionError, APIStatusError, DefaultHttpxClient, OpenAI
 
-from tools.serving.errors import ServingError
-from tools.serving.metrics import SpecCounters
 from tools.serving.options import MODEL
-from tools.serving.server import Server
+from vllm_eagle3_quarot.errors import ServingError
+from vllm_eagle3_quarot.observability.counters import SpecCounters
+from vllm_eagle3_quarot.serving.server import Server
 
 REQUEST_TIMEOUT_S = 120.0
 WARM_UP_PROMPTS = 2

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-HOST = "127.0.0.1"
+from vllm_eagle3_quarot.serving.ports import HOST as HOST
+
 MODEL = "reference"
 """Name under which every server offers its target."""
 

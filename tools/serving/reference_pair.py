@@ -9,7 +9,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from tools.serving.errors import ServingError
+from vllm_eagle3_quarot.errors import ServingError
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "reference_pair"
 REMEDY = "restore it with `git checkout -- tests/fixtures`, or make it with tools/reference_pair"

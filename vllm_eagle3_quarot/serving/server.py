@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import httpx
 
-from tools.serving.errors import ServingError
-from tools.serving.log_file import last_error
-from tools.serving.metrics import SpecCounters
-from tools.serving.options import HOST, ServeOptions
-from tools.serving.ports import claim_port
-from tools.serving.processes import end_session
+from vllm_eagle3_quarot.errors import ServingError
+from vllm_eagle3_quarot.observability.counters import SpecCounters
+from vllm_eagle3_quarot.serving.log_file import last_error
+from vllm_eagle3_quarot.serving.ports import HOST, claim_port
+from vllm_eagle3_quarot.serving.processes import end_session
 
 POLL_S = 0.25
 START_TIMEOUT_S = 600.0
@@ -26,6 +26,16 @@ STOP_GRACE_S = 30.0
 
 Waiting = Callable[[float], None]
 """Called with the seconds since the start, a few times a second, until the server answers."""
+
+
+class Launch(Protocol):
+    """How to start one server."""
+
+    def command(self, port: int) -> list[str]:
+        """The argument vector of a server that listens on ``port`` of :data:`HOST`."""
+
+    def full_environment(self) -> dict[str, str]:
+        """The whole environment of its process."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Server:
     @classmethod
     def of(
         cls,
-        options: ServeOptions,
+        options: Launch,
         log: Path,
         port: int | None = None,
         waiting: Waiting | None = None,
