@@ -7,12 +7,18 @@ Usage: fake_server.py PORT BEHAVIOUR, where BEHAVIOUR is one of
 * ``leaves-child``: ends on SIGTERM without its child, which ignores SIGTERM;
 * ``stubborn``: parent and child ignore SIGTERM and SIGINT;
 * ``dies``: logs a traceback as vLLM does and exits with 1 before it answers;
-* ``never-healthy``: runs, but answers 503.
+* ``never-healthy``: runs, but answers 503;
+* ``speculates``: as ``good``, and its /metrics counts 100 drafts more at every look: accepted are
+  90 at position 1, 70 at 2, 40 at 3;
+* ``collapsed``: the same, with 1 accepted at position 1 and none behind;
+* ``no-speculation``: /metrics of a vLLM without it;
+* ``not-vllm``: /metrics of another program.
 """
 
 from __future__ import annotations
 
 import http.server
+import itertools
 import signal
 import subprocess
 import sys
@@ -23,6 +29,45 @@ LOG_OF_A_FAILURE = """\
 (EngineCore pid=12) ERROR 11-29 14:37:20 [core.py:1140] RotationError: no rotation in /t: re-export
 (APIServer pid=10) RuntimeError: Engine core initialization failed. See root cause above.
 """
+
+LABELS = 'engine="0",model_name="reference"'
+
+WITHOUT_SPECULATION = f"""\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{{LABELS}}} 2.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{{{LABELS}}} 1.0
+"""
+
+ACCEPTED = {"speculates": (90, 70, 40), "collapsed": (1, 0, 0)}
+"""Of 100 drafts, per position."""
+
+
+def metrics(behaviour: str, look: int) -> str:
+    """The page at the look of this number, 1 for the first."""
+    if behaviour == "not-vllm":
+        return "# TYPE python_info gauge\npython_info 1.0\n"
+    if behaviour not in ACCEPTED:
+        return WITHOUT_SPECULATION
+    accepted = [look * count for count in ACCEPTED[behaviour]]
+    counters = {
+        "spec_decode_num_drafts": [("", 100 * look)],
+        "spec_decode_num_draft_tokens": [("", 300 * look)],
+        "spec_decode_num_accepted_tokens": [("", sum(accepted))],
+        "spec_decode_num_accepted_tokens_per_pos": [
+            (f',position="{position}"', count) for position, count in enumerate(accepted)
+        ],
+        "generation_tokens": [("", 100 * look + sum(accepted))],
+    }
+    lines = [
+        line
+        for name, samples in counters.items()
+        for line in (
+            f"# TYPE vllm:{name} counter",
+            *(f"vllm:{name}_total{{{LABELS}{label}}} {count}.0" for label, count in samples),
+        )
+    ]
+    return WITHOUT_SPECULATION + "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -42,10 +87,14 @@ def main() -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, signal.SIG_IGN if behaviour == "stubborn" else end)
 
+    looks = itertools.count(1)
+
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(503 if behaviour == "never-healthy" else 200)
             self.end_headers()
+            if self.path == "/metrics":
+                self.wfile.write(metrics(behaviour, next(looks)).encode())
 
     http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 

@@ -12,10 +12,11 @@ from vllm_eagle3_quarot.cli.align import align_command
 from vllm_eagle3_quarot.cli.doctor import doctor_command
 from vllm_eagle3_quarot.cli.recover import recover_command
 from vllm_eagle3_quarot.cli.rotate import rotate_command
+from vllm_eagle3_quarot.cli.watch import watch_command
 
 app = typer.Typer(
     name="eagle3-quarot",
-    help="Eagle3 drafts on QuaRot-rotated targets: look, align, recover, rotate.",
+    help="Eagle3 drafts on QuaRot-rotated targets: look, align, recover, rotate, watch.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,6 +42,7 @@ app.command("doctor")(doctor_command)
 app.command("align")(align_command)
 app.command("recover")(recover_command)
 app.command("rotate")(rotate_command)
+app.command("watch")(watch_command)
 
 
 def main() -> None:
