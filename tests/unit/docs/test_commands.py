@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from tests.support import reference_pair as pair
 from tests.support.documented import ROOT, Command, commands, pages
 from vllm_eagle3_quarot.cli.app import app
+from vllm_eagle3_quarot.serving.server import Server
 from vllm_eagle3_quarot.settings import Settings
 
 COMMANDS = commands()
@@ -38,6 +39,9 @@ PLACEHOLDERS: Mapping[str, Callable[[Path], Path]] = {
     "/models/original-quarot": lambda folder: folder / "rotated",
     "/models/q.safetensors": lambda folder: folder / "q.safetensors",
 }
+
+#: What a running server is called in the documentation.
+ANY_SERVER = "http://127.0.0.1:8000"
 
 #: Targets of the Makefile that neither .ci/run nor another target runs, with what stands for them.
 MAKE_ELSEWHERE: Mapping[str, str] = {
@@ -74,8 +78,16 @@ def _label(command: Command) -> str:
 
 
 @_named("eagle3-quarot")
-def test_command_of_ours_succeeds(command: Command, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [_real(word, tmp_path) for word in command.words[1:]])
+def test_command_of_ours_succeeds(
+    command: Command, tmp_path: Path, make_server: Callable[..., Server]
+) -> None:
+    words = [_real(word, tmp_path) for word in command.words[1:]]
+    if ANY_SERVER not in words:
+        result = CliRunner().invoke(app, words)
+    else:  # a view that goes on until it is ended: one look
+        with make_server("speculates") as server:
+            words[words.index(ANY_SERVER)] = server.url
+            result = CliRunner().invoke(app, [*words, "--once"])
     assert result.exit_code == 0, result.output
 
 
@@ -84,6 +96,8 @@ def test_command_of_ours_succeeds(command: Command, tmp_path: Path) -> None:
 def test_page_of_a_subcommand_names_every_option(name: str, language: str) -> None:
     page = (ROOT / "docs" / language / f"{name}.md").read_text(encoding="utf-8")
     for parameter in SUBCOMMANDS[name].params:
+        if parameter.param_type_name == "argument":
+            continue
         assert any(option in page for option in parameter.opts), parameter.opts
 
 
