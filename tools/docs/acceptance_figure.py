@@ -19,7 +19,7 @@ FIGURE = ROOT / "docs" / "en" / "figures" / "acceptance.svg"
 WIDTH, HEIGHT = 820, 330
 TOP, BOTTOM = 78, 262
 INK, RULE = "#334155", "#cbd5e1"
-BAR, GAP = 36, 4
+BAR, GAP = 38, 5
 
 #: The table's columns: how many, those with acceptance by position, that with output tokens/s.
 COLUMNS, POSITIONS, SPEED = 7, slice(1, 4), 5
@@ -31,7 +31,7 @@ SERIES = {
     "QuaRot W8A8 target + draft, plugin off": ("QuaRot, plugin off", "#c2410c"),
     "QuaRot W8A8 target + draft, plugin on": ("QuaRot, plugin on", "#1d4ed8"),
 }
-ALONE = ("QuaRot W8A8 target, no draft", "no draft", "#94a3b8")
+ALONE = ("QuaRot W8A8 target, no draft", "QuaRot, no draft", "#94a3b8")
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def acceptance_panel(rows: dict[str, Measured], left: float) -> list[str]:
         start = left + position * (group + 26)
         for index, (served, (_, colour)) in enumerate(SERIES.items()):
             value = rows[served].acceptance[position]
-            parts.append(bar(start + index * (BAR + GAP), value, colour, f"{value:.2f}"))
+            parts.append(bar(start + index * (BAR + GAP), value, colour, f"{value:.3f}"))
         parts.append(text(start + group / 2, BOTTOM + 20, f"position {position + 1}"))
     return [*parts, base_line(left - 6, left + count * (group + 26) - 20)]
 
@@ -121,8 +121,8 @@ def figure() -> str:
         'font-family="sans-serif" font-size="14">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="white"/>',
         *acceptance_panel(rows, 32),
-        *speed_panel(rows, 560),
-        *legend(100),
+        *speed_panel(rows, 565),
+        *legend(72),
     ]
     return "\n".join([*parts, "</svg>", ""])
 
