@@ -226,7 +226,12 @@ _VLLM = (
 
 
 def _cpu(
-    module: str, name: str, kind: Kind, why: str, since: str = "0.23", until: str | None = None
+    module: str,
+    name: str,
+    kind: Kind,
+    why: str,
+    since: str | None = None,
+    until: str | None = None,
 ) -> Hook:
     return Hook(module, name, kind, why, since=since, until=until, only_on="cpu")
 
@@ -284,8 +289,16 @@ _CPU_HOST = (
             ("vllm.model_executor.parameter", "PerTensorScaleParameter"),
         )
     ),
-    _cpu(_EXPERTS, "FusedMoE", "used", "recognises a layer of experts", until="0.32"),
-    _cpu(f"{_EXPERTS}.cpu_fused_moe", "select_experts", "used", "routing", until="0.32"),
+    _cpu(_EXPERTS, "FusedMoE", "used", "recognises a layer of experts", until="0.27"),
+    _cpu(_EXPERTS, "RoutedExperts", "used", "recognises a layer of experts", since="0.22"),
+    *(
+        _cpu(f"{_EXPERTS}.{module}", "select_experts", "used", "routing", since, until)
+        for module, since, until in (
+            ("cpu_fused_moe", None, "0.28"),
+            ("experts.cpu_moe", "0.28", "0.30"),
+            ("router.cpu_router", "0.30", None),
+        )
+    ),
     *(
         _cpu(module, name, "used", "quantised experts of msModelSlim checkpoints")
         for module, name in (
@@ -301,6 +314,7 @@ _CPU_HOST = (
         "sample_recovered_tokens_kernel",
         "avoided",
         "repaired where faulty (vllm-project/vllm#46069)",
+        since="0.20",
         until="0.32",
     ),
     _cpu(
@@ -308,6 +322,7 @@ _CPU_HOST = (
         "expand_kernel",
         "avoided",
         "repaired where faulty (vllm-project/vllm#55005)",
+        since="0.20",
         until="0.32",
     ),
 )

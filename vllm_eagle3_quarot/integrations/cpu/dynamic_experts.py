@@ -23,12 +23,13 @@ from vllm.model_executor.layers.fused_moe import (
     FusedMoEMethodBase,
     FusedMoeWeightScaleSupported,
 )
-from vllm.model_executor.layers.fused_moe.cpu_fused_moe import select_experts
 from vllm.utils.torch_utils import direct_register_custom_op
 
 from vllm_eagle3_quarot.integrations.cpu.dynamic_linear import quantise_per_token
 from vllm_eagle3_quarot.integrations.cpu.expert_loading import ExpertTensors
 from vllm_eagle3_quarot.integrations.cpu.expert_plan import ExpertsPlan
+from vllm_eagle3_quarot.integrations.cpu.expert_routing import route
+from vllm_eagle3_quarot.integrations.cpu.host_experts import local_experts
 from vllm_eagle3_quarot.integrations.cpu.int8_gemm import Int8Gemm, make_int8_gemm
 from vllm_eagle3_quarot.integrations.cpu.weight_loading import check_scales, check_symmetric
 
@@ -154,11 +155,7 @@ class W8A8DynamicMoEMethod(FusedMoEMethodBase):
 
     def process_weights_after_loading(self, layer: Any) -> None:
         """Build the products and drop the parameters that they were built from."""
-        local = [
-            number
-            for number in range(self._plan.count)
-            if layer.expert_map_manager.map_global_to_local(number) >= 0
-        ]
+        local = local_experts(layer, self._plan.count)
         self._tensors.finish(layer, local)
         experts: dict[int, Expert] = {}
         for index, number in enumerate(local):
@@ -184,19 +181,7 @@ class W8A8DynamicMoEMethod(FusedMoEMethodBase):
         input_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the experts' output for ``x`` ``[T, H]`` and ``router_logits`` ``[T, E]``."""
-        topk_weights, topk_ids = select_experts(
-            hidden_states=x,
-            router_logits=router_logits,
-            use_grouped_topk=layer.use_grouped_topk,
-            top_k=layer.top_k,
-            renormalize=layer.renormalize,
-            topk_group=layer.topk_group,
-            num_expert_group=layer.num_expert_group,
-            custom_routing_function=layer.custom_routing_function,
-            scoring_func=layer.scoring_func,
-            routed_scaling_factor=layer.routed_scaling_factor,
-            e_score_correction_bias=layer.e_score_correction_bias,
-        )
+        topk_weights, topk_ids = route(layer, x, router_logits)
         output: torch.Tensor = torch.ops.vllm.eagle3_quarot_dynamic_experts(
             x, topk_weights, topk_ids, self._plan.layer
         )

@@ -125,15 +125,16 @@ class MsModelSlimConfig(QuantizationConfig):
         Raises:
             CheckpointError: the platform cannot run the layer as it is stored.
         """
-        from vllm.model_executor.layers.fused_moe import FusedMoE
         from vllm.model_executor.layers.linear import LinearBase
         from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+        from vllm_eagle3_quarot.integrations.cpu.host_experts import is_experts
 
         if isinstance(layer, LinearBase):
             return self._linear_method(layer, prefix)
         if isinstance(layer, VocabParallelEmbedding):
             self._require_float(f"{prefix}.weight", "token embeddings and heads")
-        elif isinstance(layer, FusedMoE):
+        elif is_experts(layer):
             return self._experts_method(layer, prefix)
         return None
 
@@ -180,16 +181,16 @@ class MsModelSlimConfig(QuantizationConfig):
         from vllm.model_executor.layers.fused_moe import MoEActivation
 
         from vllm_eagle3_quarot.integrations.cpu.dynamic_experts import W8A8DynamicMoEMethod
+        from vllm_eagle3_quarot.integrations.cpu.host_experts import has_own_loader
 
         if not has_quantised_experts(prefix, self._types):
             return None
-        plan = plan_experts(prefix, layer.logical_num_experts, self._types)
+        plan = plan_experts(prefix, layer.moe_config.num_logical_experts, self._types)
         unsupported = {
             f"the activation {layer.activation.value}": layer.activation is not MoEActivation.SILU,
             "biases": layer.moe_config.has_bias,
             "router weights on their input": layer.apply_router_weight_on_input,
-            # vLLM's Transformers backend: it goes round the loaders that check tensors.
-            "a loader of their own": layer.expert_mapping is not None,
+            "a loader of their own": has_own_loader(layer),
         }
         found = [what for what, there in unsupported.items() if there]
         if found:
