@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from vllm_eagle3_quarot import __version__
 from vllm_eagle3_quarot.diagnosis.findings import Finding
@@ -14,6 +15,9 @@ from vllm_eagle3_quarot.settings import DISABLE_VARIABLE
 
 PLUGIN_NAME = "eagle3_quarot"
 FILTER_VARIABLE = "VLLM_PLUGINS"
+
+#: Where the Ascend driver shows up on a machine with an NPU.
+NPU_DEVICE = Path("/dev/davinci_manager")
 
 #: Release of vLLM and vllm-ascend that the plugin's tests run with.
 TESTED = "0.23"
@@ -74,9 +78,30 @@ def examine_environment(
                     f"if acceptance stays near 0, try {name} {TESTED}",
                 )
             )
-    if installed.get("vllm") is None:
+    vllm, ascend = installed.get("vllm"), installed.get("vllm-ascend")
+    if vllm is not None and ascend is not None and _series(vllm) != _series(ascend):
+        findings.append(
+            Finding(
+                "hosts-mismatched",
+                "warning",
+                f"vllm {vllm} and vllm-ascend {ascend} are not a pair: vllm-ascend x.y is made for "
+                "vllm x.y",
+                "install the vllm that the release notes of vllm-ascend name",
+            )
+        )
+    if vllm is not None and ascend is None and NPU_DEVICE.exists():
+        findings.append(
+            Finding(
+                "ascend-not-installed",
+                "warning",
+                "this machine has an Ascend NPU but vllm-ascend is not installed here, so vLLM "
+                "would not use it",
+                f"pip install vllm-ascend=={'.'.join(_series(vllm))}.*",
+            )
+        )
+    if vllm is None:
         findings.append(Finding("engine-not-installed", "info", "vLLM is not installed here"))
-    if installed.get("vllm-ascend") is not None:
+    if ascend is not None:
         findings.append(
             Finding(
                 "host-folds-too",
@@ -87,6 +112,11 @@ def examine_environment(
             )
         )
     return findings
+
+
+def _series(release: str) -> list[str]:
+    """``x`` and ``y`` of a release ``x.y.z``."""
+    return release.split(".")[:2]
 
 
 @cache

@@ -20,6 +20,7 @@ from vllm_eagle3_quarot.alignment.align import align
 from vllm_eagle3_quarot.alignment.plan import plan_alignment
 from vllm_eagle3_quarot.checkpoint.draft import DraftFacts
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
+from vllm_eagle3_quarot.diagnosis import environment as surroundings
 from vllm_eagle3_quarot.diagnosis.diagnose import diagnose
 from vllm_eagle3_quarot.diagnosis.findings import Diagnosis
 from vllm_eagle3_quarot.errors import CheckpointError
@@ -408,6 +409,33 @@ def test_causes_that_are_not_the_rotation(tmp_path: Path) -> None:
     outside = _diagnosed(target, draft, environment={"VLLM_PLUGINS": "ascend,eagle3_quarot"})
     assert outside.verdict == "mismatched-pair"
     assert "plugin-filtered" not in _codes(outside)
+
+
+@pytest.mark.parametrize(
+    ("vllm", "ascend", "npu", "expected"),
+    [
+        ("0.23.0", "0.23.0.post1", True, set()),
+        ("0.23.0+empty", "0.23.0rc1", True, set()),
+        ("0.23.1", "0.22.0", True, {"hosts-mismatched"}),
+        ("0.23.0", None, False, set()),
+        ("0.23.0", None, True, {"ascend-not-installed"}),
+        (None, None, True, set()),
+    ],
+)
+def test_hosts_that_do_not_fit_each_other_or_the_machine(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    vllm: str | None,
+    ascend: str | None,
+    npu: bool,
+    expected: set[str],
+) -> None:
+    monkeypatch.setattr(surroundings, "NPU_DEVICE", tmp_path if npu else tmp_path / "absent")
+    found = surroundings.examine_environment({}, {"vllm": vllm, "vllm-ascend": ascend})
+    named = {finding.code: finding for finding in found}
+    assert named.keys() & {"hosts-mismatched", "ascend-not-installed"} == expected
+    if "ascend-not-installed" in named:
+        assert named["ascend-not-installed"].remedy == "pip install vllm-ascend==0.23.*"
 
 
 def test_random_table_is_a_warning(tmp_path: Path) -> None:
