@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 from tests.support import reference_pair as pair
 from tests.support.documented import ROOT, Command, commands, pages
 from vllm_eagle3_quarot.cli.app import app
-from vllm_eagle3_quarot.serving.server import Server
 from vllm_eagle3_quarot.settings import Settings
 
 COMMANDS = commands()
@@ -42,8 +41,8 @@ PLACEHOLDERS: Mapping[str, Callable[[Path], Path]] = {
     "/models/q.safetensors": lambda folder: folder / "q.safetensors",
 }
 
-#: What a running server is called in the documentation.
-ANY_SERVER = "http://127.0.0.1:8000"
+#: Subcommands that need a running server, and where they are run; here only their parser is.
+SERVER_NEEDED: Mapping[str, str] = {"watch": "tests/serving", "bench": "tests/serving"}
 
 #: What ``vllm serve`` parses: the whole command, or options to be added to one.
 SERVED = ("vllm", "--additional-config", "--speculative-config")
@@ -83,16 +82,12 @@ def _label(command: Command) -> str:
 
 
 @_named("eagle3-quarot")
-def test_command_of_ours_succeeds(
-    command: Command, tmp_path: Path, make_server: Callable[..., Server]
-) -> None:
-    words = [_real(word, tmp_path) for word in command.words[1:]]
-    if ANY_SERVER not in words:
-        result = CliRunner().invoke(app, words)
-    else:  # a view that goes on until it is ended: one look
-        with make_server("speculates") as server:
-            words[words.index(ANY_SERVER)] = server.url
-            result = CliRunner().invoke(app, [*words, "--once"])
+def test_command_of_ours_succeeds(command: Command, tmp_path: Path) -> None:
+    name, *arguments = (_real(word, tmp_path) for word in command.words[1:])
+    if name in SERVER_NEEDED:
+        SUBCOMMANDS[name].make_context(name, arguments)
+        return
+    result = CliRunner().invoke(app, [name, *arguments])
     assert result.exit_code == 0, result.output
 
 
@@ -101,8 +96,6 @@ def test_command_of_ours_succeeds(
 def test_page_of_a_subcommand_names_every_option(name: str, language: str) -> None:
     page = (ROOT / "docs" / language / f"{name}.md").read_text(encoding="utf-8")
     for parameter in SUBCOMMANDS[name].params:
-        if parameter.param_type_name == "argument":
-            continue
         assert any(option in page for option in parameter.opts), parameter.opts
 
 
@@ -173,6 +166,19 @@ def test_pip_understands(command: Command) -> None:
         assert name == "vllm-eagle3-quarot" or (ROOT / name / "pyproject.toml").is_file()
 
 
+@_named("python")
+def test_module_knows_its_options(command: Command) -> None:
+    assert command.words[1] == "-m", command.line
+    told = subprocess.run(
+        [sys.executable, *command.words[1:3], "--help"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    for word in command.words[3:]:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in told.stdout, word
+
+
 @_named("msmodelslim")
 def test_recipe_is_the_one_that_the_tool_ran(command: Command) -> None:
     """The tool is not installed here; the reference pair was made by it, with the same recipe."""
@@ -201,7 +207,7 @@ def test_allow_list_names_every_entry_point(command: Command) -> None:
 
 
 def test_every_command_has_a_test() -> None:
-    tested = {"", "eagle3-quarot", "make", "msmodelslim", "pip", *SERVED}
+    tested = {"", "eagle3-quarot", "make", "msmodelslim", "pip", "python", *SERVED}
     untested = [f"{each.page}: {each.line}" for each in COMMANDS if each.program not in tested]
     assert untested == []
 
