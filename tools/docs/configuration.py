@@ -15,9 +15,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from vllm_eagle3_quarot.ops.native import KERNEL_CHOICES, KERNEL_VARIABLE
 from vllm_eagle3_quarot.settings import DISABLE_VARIABLE, SETTINGS_KEY, Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+KERNELS = ", ".join(f"`{choice}`" for choice in KERNEL_CHOICES)
 
 CHINESE = {
     "mode": "`runtime`：每一步都把旋转目标的辅助隐藏状态还原；"
@@ -44,8 +47,10 @@ class Page:
     title: str
     introduction: str
     columns: tuple[str, str, str, str]
-    environment: str
     unknown: str
+    environment: str
+    variable: tuple[str, str, str]
+    variables: Mapping[str, tuple[str, str]]
 
 
 ENGLISH_PAGE = Page(
@@ -53,8 +58,26 @@ ENGLISH_PAGE = Page(
     title="Configuration",
     introduction="Settings are one object in vLLM's own option; all of them are optional:",
     columns=("Setting", "Values", "Default", "Meaning"),
-    environment=f"`{DISABLE_VARIABLE}=1` keeps the plugin from registering anything.",
     unknown="A key that is not known is an error that lists the known ones.",
+    environment="Environment variables",
+    variable=("Variable", "Values", "Meaning"),
+    variables={
+        DISABLE_VARIABLE: ("`1`", "The plugin registers nothing."),
+        KERNEL_VARIABLE: (
+            KERNELS,
+            "Which CPU kernels are used; `off` is plain torch.",
+        ),
+        "CXX": ("program", "The compiler for the CPU kernels, where they are not installed built."),
+        "XDG_CACHE_HOME": (
+            "folder",
+            "Where compiled CPU kernels are kept, in `vllm-eagle3-quarot`; `~/.cache` unless set.",
+        ),
+        "VLLM_PLUGINS": (
+            "list",
+            "vLLM's allow-list for plugins of every kind: "
+            "[getting started](getting-started.md#vllm_plugins).",
+        ),
+    },
 )
 
 CHINESE_PAGE = Page(
@@ -62,8 +85,25 @@ CHINESE_PAGE = Page(
     title="配置参考",
     introduction="所有设置放在 vLLM 自己的选项里，都是可选的：",
     columns=("设置", "取值", "默认值", "含义"),
-    environment=f"`{DISABLE_VARIABLE}=1`：插件不注册任何东西。",
     unknown="未知的键会报错，并列出已知的键。",
+    environment="环境变量",
+    variable=("变量", "取值", "含义"),
+    variables={
+        DISABLE_VARIABLE: ("`1`", "插件不注册任何东西。"),
+        KERNEL_VARIABLE: (
+            KERNELS,
+            "使用哪种 CPU 算子；`off` 为纯 torch。",
+        ),
+        "CXX": ("程序", "没有随包安装编译好的 CPU 算子时，用来编译它们的编译器。"),
+        "XDG_CACHE_HOME": (
+            "目录",
+            "编译好的 CPU 算子存放在其下的 `vllm-eagle3-quarot` 中；未设置时为 `~/.cache`。",
+        ),
+        "VLLM_PLUGINS": (
+            "列表",
+            "vLLM 对所有插件的白名单：见[快速开始](getting-started.md#vllm_plugins)。",
+        ),
+    },
 )
 
 
@@ -93,7 +133,13 @@ def page(words: Page, meanings: Mapping[str, str]) -> str:
     ]
     for name, field in fields(Settings):
         lines.append(f"| `{name}` | {values(field)} | {default(field)} | {meanings[name]} |")
-    return "\n".join([*lines, "", words.unknown, "", words.environment, ""])
+    lines += ["", words.unknown, "", f"## {words.environment}", ""]
+    lines += [f"| {' | '.join(words.variable)} |", "|---|---|---|"]
+    lines += [
+        f"| `{name}` | {allowed} | {meaning} |"
+        for name, (allowed, meaning) in words.variables.items()
+    ]
+    return "\n".join([*lines, ""])
 
 
 def values(field: Any) -> str:
