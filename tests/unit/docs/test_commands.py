@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -72,7 +71,7 @@ def _real(word: str, folder: Path) -> str:
     return str(PLACEHOLDERS[word](folder))
 
 
-def _named(*programs: str) -> Any:
+def _named(*programs: str) -> pytest.MarkDecorator:
     found = [command for command in COMMANDS if command.program in programs]
     return pytest.mark.parametrize("command", found, ids=[_label(command) for command in found])
 
