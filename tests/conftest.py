@@ -15,7 +15,7 @@ from tests.support.variant_rows import (  # noqa: F401  # hooks and a fixture of
     pytest_terminal_summary,
     variant_row,
 )
-from tools.serving.signals import unwinding_on_termination
+from vllm_eagle3_quarot.serving.signals import unwinding_on_termination
 
 PRELOADED = {name: os.environ[name] for name in ("LD_PRELOAD",) if name in os.environ}
 """What the caller wants to be loaded first, before any test ran."""

@@ -31,7 +31,7 @@ STARTER = """
 import os, signal, sys
 from pathlib import Path
 from vllm_eagle3_quarot.serving.server import Server
-from tools.serving.signals import unwinding_on_termination
+from vllm_eagle3_quarot.serving.signals import unwinding_on_termination
 
 # A test run in the background hands down that it ignores Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,8 +18,8 @@ from tools.demo.table import results_table
 from tools.serving import ReferencePair, ServingError
 from tools.serving.options import HOST
 from tools.serving.reference_pair import FOLDER
-from tools.serving.signals import unwinding_on_termination
 from vllm_eagle3_quarot.serving.ports import claim_port
+from vllm_eagle3_quarot.serving.signals import unwinding_on_termination
 
 PROMPTS = 32
 MAX_TOKENS = 64

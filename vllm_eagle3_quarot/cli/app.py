@@ -9,6 +9,7 @@ import typer
 
 from vllm_eagle3_quarot import __version__
 from vllm_eagle3_quarot.cli.align import align_command
+from vllm_eagle3_quarot.cli.bench import bench_command
 from vllm_eagle3_quarot.cli.doctor import doctor_command
 from vllm_eagle3_quarot.cli.recover import recover_command
 from vllm_eagle3_quarot.cli.rotate import rotate_command
@@ -16,7 +17,7 @@ from vllm_eagle3_quarot.cli.watch import watch_command
 
 app = typer.Typer(
     name="eagle3-quarot",
-    help="Eagle3 drafts on QuaRot-rotated targets: look, align, recover, rotate, watch.",
+    help="Eagle3 drafts on QuaRot-rotated targets: look, align, recover, rotate, watch, bench.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,6 +44,7 @@ app.command("align")(align_command)
 app.command("recover")(recover_command)
 app.command("rotate")(rotate_command)
 app.command("watch")(watch_command)
+app.command("bench")(bench_command)
 
 
 def main() -> None:
