@@ -130,11 +130,12 @@ def main(jobs: Sequence[Job]) -> None:
     from vllm.distributed import cleanup_dist_env_and_memory
 
     for job in jobs:
-        print(MARK + json.dumps(_complete(job)), flush=True)
+        print(MARK + json.dumps(complete(job)), flush=True)
         cleanup_dist_env_and_memory()
 
 
-def _complete(job: Job) -> dict[str, Any]:
+def complete(job: Job) -> dict[str, Any]:
+    """Build one engine in this process, complete its prompts, and return what came of it."""
     from vllm import LLM
 
     os.environ.update(job.environment)
