@@ -26,12 +26,13 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.results import save, table
+from benchmarks.results import save
 from tests.support.checkpoints import POINTER, embedding, write_json, write_sidecar
 from tests.support.drafts import DraftSpec
 from tests.support.proposals import ENVIRONMENT
 from tests.support.rotations import real_rotation
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
+from vllm_eagle3_quarot.benchmarking.report import table
 
 MARK = "PROFILED "
 STEP = "draft step"

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables and files of numbers, in the one form that all benchmarks use."""
+"""Files of numbers, in the one form that all benchmarks use."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def save(path: Path, provenance: Provenance, numbers: Mapping[str, object]) -> None:

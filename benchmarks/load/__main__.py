@@ -26,8 +26,9 @@ from pathlib import Path
 
 from benchmarks.load.pairs import MODELS, Model, Pair, write_pair
 from benchmarks.load.worker import CONTENDERS, MARK
-from benchmarks.results import save, table
+from benchmarks.results import save
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
+from vllm_eagle3_quarot.benchmarking.report import table
 
 Row = dict[str, object]
 

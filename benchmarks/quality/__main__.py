@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.engines import Answer, Request, run
-from benchmarks.results import save, table
+from benchmarks.results import save
 from tests.engine.test_variants import VARIANTS
 from tests.support import reference_pair as pair
 from tests.support.proposals import Job
 from tests.support.rotated_copy import copy_in_fp32, rotated_copy
 from tests.support.rotations import real_rotation
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
+from vllm_eagle3_quarot.benchmarking.report import table
 
 Row = dict[str, Any]
 
@@ -36,6 +37,8 @@ Row = dict[str, Any]
 TRAINED = ("plain", "speculators", "pickled", "no embedding")
 
 CORRECTIONS = ("uncorrected", "runtime", "fold", "vllm-ascend")
+
+TRAINED_COLUMNS = ("float", "W8A8", *CORRECTIONS)
 
 
 def corrections(job: Job, release: str) -> dict[str, Request]:
@@ -151,7 +154,7 @@ def main() -> None:
         answers = iter(run([request for of_kind in wanted.values() for request in of_kind]))
         answered = [dict(zip(kind, answers, strict=False)) for kind in kinds]
     trained, random = (rows(kind, parity=bool(n)) for n, kind in enumerate(answered))
-    print(markdown(trained, ("float", "W8A8", *CORRECTIONS)), end="\n\n")
+    print(markdown(trained, TRAINED_COLUMNS), end="\n\n")
     print(markdown(random, CORRECTIONS))
     if options.json is not None:
         save(

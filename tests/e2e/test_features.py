@@ -20,6 +20,7 @@ import httpx
 import pytest
 from openai import OpenAI
 from prometheus_client.parser import text_string_to_metric_families
+from typer.testing import CliRunner
 
 from tests.e2e.served import DTYPE
 from tests.support.lora import write_adapter
@@ -28,6 +29,11 @@ from tests.support.rotations import real_rotation
 from tools.serving import ReferencePair, ServeOptions, Server, SpecCounters
 from tools.serving.client import connect
 from tools.serving.options import MODEL
+from vllm_eagle3_quarot.benchmarking.client import Client
+from vllm_eagle3_quarot.benchmarking.dataset import Dataset
+from vllm_eagle3_quarot.benchmarking.matrix import Draft, Load, Sampling, ServerSpec
+from vllm_eagle3_quarot.benchmarking.measurement import Measurement
+from vllm_eagle3_quarot.cli.app import app
 
 ADAPTER = "adapter"
 ENGINES = 2
@@ -191,3 +197,34 @@ def test_adapter_on_the_target(server: Server, client: OpenAI, pair: ReferencePa
     plain = [_complete(client, prompt)[0] for prompt in pair.completions[:8]]
     assert adapted != plain
     assert counters.mean_acceptance_length > BROKEN_MEAN_LENGTH
+
+
+def test_watch_sums_both_engines(server: Server, client: OpenAI, pair: ReferencePair) -> None:
+    before = server.counters()
+    _complete(client, pair.completions[0])
+    result = CliRunner().invoke(app, ["watch", server.url, "--once", "--json", "--interval", "0.1"])
+    assert result.exit_code == 0
+    seen = json.loads(result.stdout)
+    assert MODEL in seen["models"]
+    counted = server.counters()
+    assert seen["since_start"]["drafts"] == counted.drafts > before.drafts
+    assert seen["since_start"]["acceptance_per_position"] == pytest.approx(counted.acceptance)
+
+
+def test_vllms_own_client_counts_what_the_benchmark_reports(
+    server: Server, pair: ReferencePair
+) -> None:
+    """The benchmark counts drafts in /metrics; vLLM's client does so by itself."""
+    options = ServeOptions(target=pair.rotated)
+    spec = ServerSpec("rotated", Draft.runtime, 3, options, pair.rotated, MODEL)
+    bench = Client(Dataset("questions", pair.chats), prompts=4, output_tokens=16)
+    before = server.counters()
+    result = bench.send(server, spec, Load(2, Sampling.greedy), prompts=4)
+    measured = Measurement.of(result, server.counters() - before)
+    assert measured.requests == 4
+    assert 4 < measured.output_tokens <= 64
+    assert measured.mean_acceptance_length == pytest.approx(result["spec_decode_acceptance_length"])
+    assert 100 * measured.acceptance_per_position[0] == pytest.approx(
+        100 * result["spec_decode_per_position_acceptance_rates"][0]  # type: ignore[index]
+    )
+    assert measured.tpot.p50 > 0 < measured.ttft.p99

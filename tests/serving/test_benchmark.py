@@ -47,7 +47,7 @@ class FakeClient(Client):
 
     asked: list[tuple[str, Load, int]] = field(default_factory=list)
 
-    def _run(self, server: Server, spec: ServerSpec, load: Load, prompts: int) -> dict[str, Any]:
+    def send(self, server: Server, spec: ServerSpec, load: Load, prompts: int) -> dict[str, Any]:
         self.asked.append((spec.target, load, prompts))
         speed = 10.0 * len(self.asked)
         milliseconds = {

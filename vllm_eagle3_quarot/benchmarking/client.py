@@ -39,7 +39,7 @@ class Client:
 
     def warm_up(self, server: Server, spec: ServerSpec, load: Load) -> None:
         """A few requests that nobody looks at: the first ones pay for allocations."""
-        self._run(server, spec, load, prompts=2)
+        self.send(server, spec, load, prompts=2)
 
     def measure(self, server: Server, spec: ServerSpec, load: Load) -> Measurement:
         """One run.
@@ -48,10 +48,11 @@ class Client:
             ServingError: the client or a request failed, or the server died.
         """
         before = server.counters()
-        result = self._run(server, spec, load, self.prompts)
+        result = self.send(server, spec, load, self.prompts)
         return Measurement.of(result, server.counters() - before)
 
-    def _run(self, server: Server, spec: ServerSpec, load: Load, prompts: int) -> dict[str, object]:
+    def send(self, server: Server, spec: ServerSpec, load: Load, prompts: int) -> dict[str, object]:
+        """Return the client's JSON; raises what :meth:`measure` does."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             self.dataset.write(folder / "prompts.json", prompts)

@@ -9,7 +9,14 @@ from types import ModuleType
 
 import pytest
 
-from tools.docs import acceptance_figure, basis_figure, configuration, grafana, shared_tables
+from tools.docs import (
+    acceptance_figure,
+    basis_figure,
+    benchmarks,
+    configuration,
+    grafana,
+    shared_tables,
+)
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -86,3 +93,9 @@ def test_tables_of_numbers_are_those_of_the_english_page(page: Path) -> None:
 
 def test_pages_stand_in_a_language_folder() -> None:
     assert not list(DOCS.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", list(benchmarks.pages()), ids=lambda page: page.parent.name)
+def test_measured_tables_are_those_of_the_results(page: Path) -> None:
+    """Write them anew with ``python -m tools.docs.benchmarks``."""
+    assert page.read_text(encoding="utf-8") == benchmarks.pages()[page]
