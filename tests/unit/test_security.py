@@ -36,11 +36,17 @@ TARGET = pair.PAIR / "target-w8a8-quarot"
 #: own, already imported module.
 RUNNING = {"exec": {"integrations/original_loaders.py"}, "eval": set(), "__import__": set()}
 
-#: Modules that run programs or unpickle, and who imports them: one runs the compiler, the other
-#: names an exception.
+#: Modules that run programs or unpickle, and who imports them. A server runs the compiler only; the
+#: command ``bench`` starts servers and their clients, and asks for the commit.
 POWERFUL = {
-    "subprocess": {"ops/native_build.py"},
-    "pickle": {"checkpoint/pickled.py"},
+    "subprocess": {
+        "ops/native_build.py",
+        "serving/server.py",
+        "serving/processes.py",
+        "benchmarking/client.py",
+        "benchmarking/provenance.py",
+    },
+    "pickle": {"checkpoint/pickled.py"},  # names an exception
     "marshal": set(),
     "shelve": set(),
     "runpy": set(),
