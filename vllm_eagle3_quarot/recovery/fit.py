@@ -17,6 +17,10 @@ EXPLAINED = 1e-2
 #: witness that was trained a little further is good enough to tell.
 EXPLAINED_BY_SIGNS = 0.3
 
+#: Correlation of angles from which on a remainder counts as linear in the rows: independent ones
+#: stay below 1/n for n rows, a remainder of rank r in H channels reaches √(r/H).
+LINEAR = 0.05
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -58,6 +62,20 @@ def residual(rotation: Rotation, before: torch.Tensor, after: torch.Tensor) -> f
     """``|E Q - E'| / |E'|`` on rows of both tables."""
     difference = rotation.rotate(before) - after
     return float(difference.norm() / after.norm().clamp_min(1e-30))
+
+
+def leaves_a_rotation(rotation: Rotation, before: torch.Tensor, after: torch.Tensor) -> bool:
+    """True when what ``rotation`` does not explain depends linearly on the rows.
+
+    So it does for ``E' = E Q (I + D)``, a Hadamard matrix that was trained a little further: then
+    ``r = E Q D``, and angles between rows of ``r`` follow those between rows of ``E``. What a
+    witness has moved by itself since it was copied has angles of its own.
+    """
+    turned = rotation.rotate(before)
+    grams = [rows @ rows.T for rows in (turned, after - turned)]
+    beside = ~torch.eye(len(before), dtype=torch.bool)
+    pairs = torch.stack([gram[beside] for gram in grams])
+    return len(before) > 2 and float(torch.corrcoef(pairs)[0, 1]) > LINEAR
 
 
 def explains(rotation: Rotation, error: float) -> bool:

@@ -15,7 +15,14 @@ import torch
 
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.errors import RotationError
-from vllm_eagle3_quarot.recovery.fit import Fit, explains, measure, residual
+from vllm_eagle3_quarot.recovery.fit import (
+    EXPLAINED,
+    Fit,
+    explains,
+    leaves_a_rotation,
+    measure,
+    residual,
+)
 from vllm_eagle3_quarot.recovery.procrustes import Progress, fit_orthogonal, snapped
 from vllm_eagle3_quarot.recovery.recipe import recipe_block_sizes
 from vllm_eagle3_quarot.recovery.sign_vote import ROWS, vote
@@ -66,6 +73,7 @@ def recover(
     """
     embedding = pairs[0]
     errors: list[str] = []
+    rough: list[tuple[float, Rotation, str, TablePair]] = []
     for centred in (False, True):
         pair = embedding.as_centred() if centred else embedding
         before, after = _usable_rows(pair, TRIED_ROWS)
@@ -76,18 +84,31 @@ def recover(
             )
         for rotation, how in _guesses(target, pair):
             error = residual(rotation, before, after)
-            if explains(rotation, error):
+            if error < EXPLAINED:
                 return _measured(rotation, how, pair)
+            if explains(rotation, error):
+                rough.append((error, rotation, how, pair))
             errors.append(f"{how}: residual {error:.2g}")
+    nearest = min(rough, key=lambda guess: guess[0])[1:] if rough else None
+    if nearest is not None and not _is_trained_further(nearest[0], nearest[2]):
+        return _measured(*nearest)
     dense = _fitted(pairs, errors, progress)
-    if dense is not None:
+    if dense is not None and (nearest is None or dense.fit.residual < EXPLAINED):
         return dense
+    if nearest is not None:
+        return _measured(*nearest)
     raise RotationError(
         f"{target.folder}: no orthogonal matrix maps the {embedding.what} in "
         f"{embedding.original_name} to this target's ({'; '.join(errors[-4:])}). Is the other "
         "model the one that this target was made from? If so, the target was made with a "
         "transform that is not a rotation, and an Eagle3 draft cannot be corrected for it"
     )
+
+
+def _is_trained_further(rotation: Rotation, pair: TablePair) -> bool:
+    """True when ``Q`` is near the Hadamard form ``rotation``, but another matrix."""
+    before, after = _usable_rows(pair, MEASURED_ROWS, offset=1)
+    return leaves_a_rotation(rotation, before, after)
 
 
 def _guesses(target: TargetFacts, pair: TablePair) -> Iterator[tuple[Rotation, str]]:
@@ -135,7 +156,8 @@ def _fitted(pairs: Sequence[TablePair], errors: list[str], progress: Progress) -
             except RotationError:
                 continue  # the iteration did not converge: the tables do not determine it
             error = residual(rotation, before, after)
-            if explains(rotation, error):
+            trained = exact is matrix and leaves_a_rotation(rotation, before, after)
+            if error < EXPLAINED or (explains(rotation, error) and not trained):
                 return _measured(rotation, how, tables[0])
             errors.append(f"{how}: residual {error:.2g}")
     return None

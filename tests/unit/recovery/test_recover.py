@@ -154,6 +154,21 @@ def test_dense_rotation_with_embedding_and_head(tmp_path: Path, spectrum: float)
     assert error < 5e-4
 
 
+@pytest.mark.parametrize("distance", [0.03, 0.1, 0.25])
+def test_hadamard_matrix_that_was_trained_further(tmp_path: Path, distance: float) -> None:
+    """adapt_rotation starts from a Hadamard matrix; near it is not yet it."""
+    generator = torch.Generator().manual_seed(4)
+    skew = torch.randn(192, 192, generator=generator).double()
+    skew = skew - skew.T
+    q = (
+        real_rotation(192).double() @ torch.matrix_exp(skew * distance / skew.norm() * 192**0.5)
+    ).float()
+    found = _recover(tmp_path, q)
+    assert found.how == "Procrustes"
+    error = float((found.rotation.dense() - q).norm() / q.norm())
+    assert error < 5e-4
+
+
 @pytest.mark.parametrize("block", [None, 32])
 def test_llm_compressors_random_hadamard(tmp_path: Path, block: int | None) -> None:
     """Its table of order 32 is no product with a natural-order Hadamard matrix."""
