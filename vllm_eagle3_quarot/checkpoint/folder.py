@@ -23,12 +23,14 @@ def model_folder(
     patterns: Sequence[str] = SMALL_FILES,
     *,
     cache: str | None = None,
+    local: bool = False,
 ) -> Path:
     """Return the local folder of ``model``, a folder or a hub id (Hugging Face or ModelScope).
 
     A hub id is answered from the local cache (``cache``, or the hub's own when None); what is
     missing there of the files that match ``patterns`` is downloaded unless the hub is switched off
-    (``HF_HUB_OFFLINE``). ModelScope is asked when ``VLLM_USE_MODELSCOPE`` is set.
+    (``HF_HUB_OFFLINE``) or the answer has to be ``local``. ModelScope is asked when
+    ``VLLM_USE_MODELSCOPE`` is set.
 
     Raises:
         CheckpointError: there is no such folder and the hub has no such model.
@@ -39,19 +41,23 @@ def model_folder(
     if path.exists():
         raise CheckpointError(f"{model} is a file where a checkpoint folder is expected")
     if os.environ.get(MODELSCOPE_VARIABLE, "").strip().lower() in ("1", "true"):
-        return _from_modelscope(model, revision, patterns, cache)
-    return _from_hugging_face(model, revision, patterns, cache)
+        return _from_modelscope(model, revision, patterns, cache, local)
+    return _from_hugging_face(model, revision, patterns, cache, local)
 
 
 def _from_hugging_face(
-    model: str, revision: str | None, patterns: Sequence[str], cache: str | None
+    model: str, revision: str | None, patterns: Sequence[str], cache: str | None, local: bool
 ) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         folder = snapshot_download(
-            model, revision=revision, cache_dir=cache, allow_patterns=list(patterns)
+            model,
+            revision=revision,
+            cache_dir=cache,
+            allow_patterns=list(patterns),
+            local_files_only=local,
         )
         return Path(folder)
     except HFValidationError as error:
@@ -66,7 +72,7 @@ def _from_hugging_face(
 
 
 def _from_modelscope(
-    model: str, revision: str | None, patterns: Sequence[str], cache: str | None
+    model: str, revision: str | None, patterns: Sequence[str], cache: str | None, local: bool
 ) -> Path:
     try:
         from modelscope import snapshot_download
@@ -75,7 +81,7 @@ def _from_modelscope(
             f"'{model}' is not a folder, and {MODELSCOPE_VARIABLE} asks for ModelScope, whose "
             "client is not installed: pip install modelscope, or pass the checkpoint's folder"
         ) from error
-    offline = os.environ.get("HF_HUB_OFFLINE", "").strip().lower() in ("1", "true")
+    offline = local or os.environ.get("HF_HUB_OFFLINE", "").strip().lower() in ("1", "true")
     try:
         return Path(
             snapshot_download(

@@ -23,7 +23,7 @@ from vllm_eagle3_quarot.draft.target_rotation import rotation_of
 from vllm_eagle3_quarot.draft.torch_defaults import fp32_on_the_cpu
 from vllm_eagle3_quarot.draft.vocabulary import verify_vocabulary
 from vllm_eagle3_quarot.draft.witness import confirm
-from vllm_eagle3_quarot.errors import QuaRotError, UnsupportedPairError
+from vllm_eagle3_quarot.errors import CheckpointError, QuaRotError, UnsupportedPairError
 from vllm_eagle3_quarot.rotation.rotation import Rotation
 from vllm_eagle3_quarot.settings import Settings
 
@@ -125,9 +125,9 @@ def correction_of(
 ) -> Correction | None:
     """Return what ``draft`` needs on ``target``, None when there is nothing to do.
 
-    ``draft`` is a folder or a hub id (looked for in ``hub_cache``, or the hub's own cache); it is
-    not looked at unless the target is rotated. With several ``pipeline_stages`` the draft runs
-    where the target has a head, but no token table.
+    ``draft`` is a folder or a hub id (looked for in ``hub_cache``, or the hub's own cache); unless
+    the target is rotated, only for the mark of an alignment. With several ``pipeline_stages`` the
+    draft runs where the target has a head, but no token table.
 
     None means: ``mode`` is off, or nothing says that the target is rotated, or it is rotated,
     cannot be corrected and ``strict`` is off (then a warning has been logged).
@@ -143,6 +143,7 @@ def correction_of(
         facts = TargetFacts.from_folder(target)
         rotation = rotation_of(facts, settings)
         if rotation is None:
+            _refuse_aligned(facts, draft, draft_revision, hub_cache)
             return None
         facts_of_draft = DraftFacts(model_folder(draft, draft_revision, cache=hub_cache))
         if is_aligned(facts_of_draft, rotation):
@@ -181,6 +182,31 @@ def is_aligned(draft: DraftFacts, rotation: Rotation) -> bool:
         f"but the target's is {rotation.fingerprint[:12]} ({rotation.source}). Every proposal "
         "would be rejected. Use the original draft, or align it to this target"
     )
+
+
+def _refuse_aligned(
+    target: TargetFacts, draft: str, revision: str | None, hub_cache: str | None
+) -> None:
+    """Refuse a draft that was aligned to some rotation, on a target that has none.
+
+    Raises:
+        UnsupportedPairError: that is what it is.
+    """
+    try:
+        folder = model_folder(draft, revision, cache=hub_cache, local=True)
+        marker = DraftFacts(folder).alignment
+        known = target.recorded_rotations is not None or target.final_norm is not None
+    except CheckpointError as error:
+        # Most targets are not rotated; what the engine can load and we cannot read stops none.
+        logger.debug("eagle3_quarot: no mark of an alignment could be looked for: %s", error)
+        return
+    if marker is not None and known:
+        raise UnsupportedPairError(
+            f"{folder}: this draft was aligned offline to the rotation {marker.rotation[:12]}, but "
+            f"nothing says that the target {target.folder} is rotated. Every proposal would be "
+            "rejected. Use the original draft (eagle3-quarot align --undo gives it back), or the "
+            "rotated target that it was aligned to"
+        )
 
 
 def _aligned(target: TargetFacts, draft: DraftFacts, rotation: Rotation) -> Correction:

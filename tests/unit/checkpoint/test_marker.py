@@ -50,6 +50,28 @@ def test_plugin_refuses_a_draft_of_another_rotation(tmp_path: Path) -> None:
         correction_of(other, str(draft), Settings())
 
 
+def test_plugin_refuses_an_aligned_draft_on_an_unrotated_target(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, draft = _aligned(tmp_path)
+    unrotated = write_target(tmp_path / "unrotated", None, hidden=96)
+    with pytest.raises(UnsupportedPairError, match=r"nothing says that the target .* is rotated"):
+        correction_of(unrotated, str(draft), Settings())
+    assert correction_of(unrotated, str(draft), Settings(strict=False)) is None
+    assert "serving the draft uncorrected because 'strict' is false" in caplog.text
+    assert correction_of(unrotated, str(draft), Settings(mode="off")) is None
+    assert correction_of(unrotated, str(tmp_path / "draft"), Settings()) is None
+
+
+def test_aligned_draft_on_a_target_that_cannot_be_looked_into_is_not_refused(
+    tmp_path: Path,
+) -> None:
+    _, draft = _aligned(tmp_path)
+    unrotated = write_target(tmp_path / "unrotated", None, hidden=96)
+    (unrotated / "model.safetensors").rename(unrotated / "model.gguf")
+    assert correction_of(unrotated, str(draft), Settings()) is None
+
+
 def test_mark_survives_the_loss_of_either_copy(tmp_path: Path) -> None:
     _, draft = _aligned(tmp_path)
     fingerprint = Rotation.from_dense(Q).fingerprint
