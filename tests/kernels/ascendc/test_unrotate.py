@@ -26,6 +26,10 @@ DTYPES = ("bf16", "f16", "f32")
 TOKENS = (0, 1, 2, 17, 48, 49, 97)
 CORES = (1, 3, 40, 48)
 
+#: Of fp16 outputs some 0.05 % are not correctly rounded. A sample of a few thousand comes out above
+#: the 0.1 % that are allowed now and then; of this many outputs 50 may be, 25 are expected.
+OUTPUTS_OF_A_RATE = 50_000
+
 
 def test_the_reference_is_the_definition() -> None:
     """The fast fp64 reference equals x @ Q.T and x @ Q with an explicitly built Q."""
@@ -190,11 +194,19 @@ def test_few_rows_are_cut_for_idle_cores(run_kernel: RunKernel) -> None:
 def test_full_grid(
     run_kernel: RunKernel, structure: tuple[int, int, int], dtype: str, tokens: int, cores: int
 ) -> None:
+    """Launches of one shape with fresh rows until their outputs are enough for a rate."""
     rotation = rotation_for(structure, seed=tokens)
-    x = gaussian(np.random.default_rng(tokens + cores), (tokens, 3 * rotation.hidden))
-    launched = slices_of_one(rotation, x, dtype, 3, cores=cores, seed=cores + tokens)
-    output = run_kernel(launched).outputs[0]
-    reference.accept(rows(output, rotation), exact_slices(rotation, x, dtype), dtype)
+    rng = np.random.default_rng(tokens + cores)
+    outputs = tokens * 3 * rotation.hidden
+    repeats = -(-OUTPUTS_OF_A_RATE // outputs) if tokens > 0 and dtype != "f32" else 1
+    xs = [gaussian(rng, (tokens, 3 * rotation.hidden)) for _ in range(repeats)]
+    launches = [
+        slices_of_one(rotation, x, dtype, 3, cores=cores, seed=cores + tokens + i)
+        for i, x in enumerate(xs)
+    ]
+    got = [rows(output, rotation) for output in run_kernel(*launches).outputs]
+    exact = [exact_slices(rotation, x, dtype) for x in xs]
+    reference.accept(np.concatenate(got), np.concatenate(exact), dtype)
 
 
 @pytest.mark.exhaustive
