@@ -2,20 +2,22 @@
 //
 // The fast Walsh-Hadamard transform of every run of m channels, natural order, in fp32.
 //
-// A butterfly of distance d combines elements i and i + d for d = 1, 2, ..., m / 2. The order of the
-// distances does not matter, so they are taken in groups that fit the registers, one pass over the
-// block per group:
+// A butterfly of distance d combines elements i and i + d for d = m / 2, ..., 2, 1. The distances are
+// taken in groups that fit the registers, one pass over the block per group:
 //
-//   first pass   distances 1 ... kLanes / 2 inside vectors, then between kRadix adjacent vectors;
-//                it also reads the row (any dtype) and applies the factors before the transform
-//   other passes distances between up to kRadix vectors that lie a power of two apart; the last one
-//                applies the factors after the transform and writes the row, where nothing else follows
+//   strided passes   distances between up to kRadix vectors that lie a power of two apart
+//   contiguous pass  distances between up to kRadix adjacent vectors, then kLanes / 2 ... 1 inside them
 //
-// With AVX-512, m = 4096 takes two passes: 12 distances = 4 + 4 | 4.
+// The first pass reads the row (any dtype) and applies the factors before the transform. The last one
+// is the contiguous one: it applies the factors after the transform and writes the row from end to end,
+// line by line, where nothing else follows.
+//
+// With AVX-512, m = 4096 takes two passes: 12 distances = 4 | 4 + 4. Every instruction set takes the
+// distances in the same order, so all give the same bits.
 #ifndef EAGLE3_QUAROT_CPU_HADAMARD_H_
 #define EAGLE3_QUAROT_CPU_HADAMARD_H_
 
-#include "vector.h"
+#include "storage.h"
 
 namespace eagle3_quarot {
 namespace cpu {
@@ -23,152 +25,232 @@ namespace EAGLE3_QUAROT_ISA {
 
 constexpr auto kLaneIndices = std::make_integer_sequence<int, kLanes>();
 
+// How far the contiguous pass reaches where runs are long enough.
+constexpr int64_t kReach = kRadix * kLanes;
+
 // What is multiplied to the input of one block; null for nothing.
 struct InputScales {
   const float* multiplier;
   const float* signs;
+
+  bool None() const { return multiplier == nullptr && signs == nullptr; }
 };
 
-template <int kCount, int kDistance = 1>
-EAGLE3_QUAROT_INLINE void VectorButterflies(Vector (&v)[kCount]) {
-  if constexpr (kDistance < kCount) {
+#if defined(__FMA__)
+constexpr bool kHasFusedProducts = true;
+#else
+constexpr bool kHasFusedProducts = false;
+#endif
+
+// 1, of which the compiler does not know that a product with it can be left out.
+EAGLE3_QUAROT_INLINE Vector HiddenOne() {
+  Vector one = Broadcast(1.0f);
+#if defined(__FMA__)
+  asm("" : "+x"(one));
+#endif
+  return one;
+}
+
+// `one` is 1 where differences are to be products and sums in one, else nothing is multiplied: some
+// processors (Zen 4) have units of their own for additions and for products, and a pass of additions
+// alone leaves the latter idle.
+template <bool kWithProducts, int kCount, int kDistance = kCount / 2>
+EAGLE3_QUAROT_INLINE void VectorButterflies(Vector (&v)[kCount], Vector one) {
+  if constexpr (kDistance > 0) {
 #pragma GCC unroll 16
     for (int pair = 0; pair < kCount / 2; ++pair) {
       const int low = pair / kDistance * (2 * kDistance) + pair % kDistance;
       const Vector a = v[low];
       const Vector b = v[low + kDistance];
       v[low] = a + b;
-      v[low + kDistance] = a - b;
+      v[low + kDistance] = kWithProducts ? a - b * one : a - b;
     }
-    VectorButterflies<kCount, 2 * kDistance>(v);
+    VectorButterflies<kWithProducts, kCount, kDistance / 2>(v, one);
   }
 }
 
-// Distances 1 ... kLanes / 2, those below `power` only.
-template <int kDistance = 1>
+// Distances kLanes / 2 ... 1, those below `power` only.
+template <int kDistance = kLanes / 2>
 EAGLE3_QUAROT_INLINE Vector LaneButterflies(Vector value, int64_t power) {
-  if constexpr (kDistance < kLanes) {
-    if (kDistance >= power) return value;
-    return LaneButterflies<2 * kDistance>(LaneButterfly<kDistance>(value, kLaneIndices), power);
+  if constexpr (kDistance > 0) {
+    if (kDistance < power) value = LaneButterfly<kDistance>(value, kLaneIndices);
+    return LaneButterflies<kDistance / 2>(value, power);
   } else {
     return value;
   }
 }
 
 EAGLE3_QUAROT_INLINE Vector Scale(Vector value, InputScales scales, int64_t i) {
-  if (scales.multiplier != nullptr) value *= Load(scales.multiplier + i);
+  if (scales.multiplier != nullptr) value *= WithoutPayloads(Load(scales.multiplier + i));
   if (scales.signs != nullptr) value *= Load(scales.signs + i);
   return value;
 }
 
 // Memory to fetch while a block is transformed: what will be read after it, and where it will be
-// written, in strides that no hardware prefetcher foresees.
+// written; null for nothing. Strided reads are not foreseen by the processor.
 template <class T>
 struct Upcoming {
   const T* reads;
   const T* writes;
 };
 
-// Into the second-level cache: the first one is full of the block and its factors.
-template <int kCount, class T>
-EAGLE3_QUAROT_INLINE void Fetch(const T* memory) {
-  const char* bytes = reinterpret_cast<const char*>(memory);
+// Two vectors of T's at offset i into the second-level cache: the first one is full of the block and
+// its factors.
+template <class T>
+EAGLE3_QUAROT_INLINE void Fetch(const T* memory, int64_t i) {
+  if (memory == nullptr) return;
+  const char* bytes = reinterpret_cast<const char*>(memory + i);
+  for (int64_t line = 0; line < static_cast<int64_t>(2 * kLanes * sizeof(T)); line += kLine) {
+    __builtin_prefetch(bytes + line, 0, 2);
+  }
+}
+
+// Part kPart of kCount pairs of vectors, `distance` apart.
+template <int kCount, bool kScaled, int kPart, class T>
+EAGLE3_QUAROT_INLINE void StridedGroup(const T* source, float* target, int64_t start,
+                                       int64_t distance, InputScales scales) {
+  Vector v[kCount];
 #pragma GCC unroll 16
-  for (int i = 0; i < static_cast<int>(kCount * sizeof(T)); i += kLine) {
-    __builtin_prefetch(bytes + i, 0, 2);
+  for (int r = 0; r < kCount; ++r) {
+    const int64_t i = start + r * distance;
+    v[r] = LoadOfPair<kPart>(source + i);
+    if (kScaled) v[r] = Scale(v[r], scales, i + kPart * kLanes);
+  }
+  VectorButterflies<kHasFusedProducts>(v, HiddenOne());
+#pragma GCC unroll 16
+  for (int r = 0; r < kCount; ++r) {
+    Store(target + start + r * distance + kPart * kLanes, v[r]);
   }
 }
 
 template <int kCount, bool kScaled, class T>
-EAGLE3_QUAROT_INLINE void ReadAndTransform(const T* source, float* block, int64_t size,
-                                           InputScales scales, Upcoming<T> upcoming) {
-  for (int64_t start = 0; start < size; start += kCount * kLanes) {
-    Fetch<kCount * kLanes>(upcoming.reads + start);
-    Fetch<kCount * kLanes>(upcoming.writes + start);
-    Vector v[kCount];
+EAGLE3_QUAROT_INLINE void Strided(const T* source, float* target, int64_t size, int64_t distance,
+                                  InputScales scales, Upcoming<T> upcoming) {
+  for (int64_t outer = 0; outer < size; outer += kCount * distance) {
+    for (int64_t start = outer; start < outer + distance; start += 2 * kLanes) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kCount; ++r) {
-      const int64_t i = start + r * kLanes;
-      const Vector value = Load(source + i);
-      v[r] = LaneButterflies(kScaled ? Scale(value, scales, i) : value, kLanes);
+      for (int r = 0; r < kCount; ++r) {
+        Fetch(upcoming.reads, start + r * distance);
+        Fetch(upcoming.writes, start + r * distance);
+      }
+      StridedGroup<kCount, kScaled, 0>(source, target, start, distance, scales);
+      StridedGroup<kCount, kScaled, 1>(source, target, start, distance, scales);
     }
-    VectorButterflies(v);
-#pragma GCC unroll 16
-    for (int r = 0; r < kCount; ++r) Store(block + start + r * kLanes, v[r]);
   }
 }
 
-// Reads `size` elements, a multiple of kCount vectors.
+// Butterflies between kCount vectors `distance` apart, a multiple of two vectors. The usual distance is
+// a constant to the compiler: else every vector needs an address of its own, more than there are
+// registers.
 template <int kCount, class T>
-void FirstPass(const T* source, float* block, int64_t size, InputScales scales,
-               Upcoming<T> upcoming) {
-  if (scales.multiplier == nullptr && scales.signs == nullptr) {
-    ReadAndTransform<kCount, false>(source, block, size, scales, upcoming);
+void StridedPass(const T* source, float* target, int64_t size, int64_t distance, InputScales scales,
+                 Upcoming<T> upcoming) {
+  if (!scales.None()) {
+    Strided<kCount, true>(source, target, size, distance, scales, upcoming);
+  } else if (distance == kReach) {
+    Strided<kCount, false>(source, target, size, kReach, scales, upcoming);
   } else {
-    ReadAndTransform<kCount, true>(source, block, size, scales, upcoming);
+    Strided<kCount, false>(source, target, size, distance, scales, upcoming);
   }
 }
 
-// The same for runs shorter than a vector and for sizes that are no multiple of one. The lanes
+template <class T>
+void StridedPassOf(int64_t count, const T* source, float* target, int64_t size, int64_t distance,
+                   InputScales scales, Upcoming<T> upcoming) {
+  switch (count) {
+    case 2: return StridedPass<2>(source, target, size, distance, scales, upcoming);
+    case 4: return StridedPass<4>(source, target, size, distance, scales, upcoming);
+    case 8: return StridedPass<8>(source, target, size, distance, scales, upcoming);
+    default: return StridedPass<kRadix>(source, target, size, distance, scales, upcoming);
+  }
+}
+
+// From channel i on, for runs shorter than a vector and sizes that are no multiple of one. The lanes
 // behind the end become zero.
 template <class T>
-void FirstPassOfShortRuns(const T* source, float* block, int64_t size, int64_t power,
-                          InputScales scales) {
-  int64_t i = 0;
+void ReadShortRuns(const T* source, float* block, int64_t i, int64_t size, int64_t power,
+                   InputScales scales) {
   for (; i + kLanes <= size; i += kLanes) {
     Store(block + i, LaneButterflies(Scale(Load(source + i), scales, i), power));
   }
   if (i < size) {
     Vector value = LoadPart(source + i, size - i);
-    if (scales.multiplier != nullptr) value *= LoadPart(scales.multiplier + i, size - i);
+    if (scales.multiplier != nullptr) {
+      value *= WithoutPayloads(LoadPart(scales.multiplier + i, size - i));
+    }
     if (scales.signs != nullptr) value *= LoadPart(scales.signs + i, size - i);
     Store(block + i, LaneButterflies(value, power));
   }
 }
 
-// How far the first pass reaches where runs are long enough.
-constexpr int64_t kFirstReach = kRadix * kLanes;
-
+// The only pass of runs of kCount vectors: reads the row. Runs of one vector are taken in pairs, too.
 template <int kCount, bool kScaled, class T>
-EAGLE3_QUAROT_INLINE void TransformStrided(const float* block, T* target, int64_t size,
-                                           int64_t distance, const float* scale) {
-  [[maybe_unused]] HalfBits lower[kCount];  // of lines whose upper halves come next
-  for (int64_t outer = 0; outer < size; outer += kCount * distance) {
-    for (int64_t start = outer; start < outer + distance; start += kLanes) {
-      Vector v[kCount];
+EAGLE3_QUAROT_INLINE void ReadContiguous(const T* source, float* block, int64_t size,
+                                         InputScales scales, Upcoming<T> upcoming) {
+  constexpr int kAtOnce = kCount == 1 ? 2 : kCount;
+  int64_t start = 0;
+  for (; start + kAtOnce * kLanes <= size; start += kAtOnce * kLanes) {
+    Vector v[kAtOnce];
 #pragma GCC unroll 16
-      for (int r = 0; r < kCount; ++r) v[r] = Load(block + start + r * distance);
-      VectorButterflies(v);
-#pragma GCC unroll 16
-      for (int r = 0; r < kCount; ++r) {
-        const int64_t i = start + r * distance;
-        if (kScaled) v[r] *= Load(scale + i);
-        if constexpr (kIsStreamed<T>) {
-          const HalfBits half = Narrow(T{}, v[r]);
-          if (start / kLanes % 2 == 0) {
-            lower[r] = half;
-          } else {
-            StoreLine(target + i - kLanes, lower[r], half);
-          }
-        } else {
-          Store(target + i, v[r]);
-        }
+    for (int r = 0; r < kAtOnce; r += 2) {
+      const int64_t i = start + r * kLanes;
+      Fetch(upcoming.reads, i);
+      Fetch(upcoming.writes, i);
+      v[r] = LoadOfPair<0>(source + i);
+      v[r + 1] = LoadOfPair<1>(source + i);
+      if (kScaled) {
+        v[r] = Scale(v[r], scales, i);
+        v[r + 1] = Scale(v[r + 1], scales, i + kLanes);
       }
+    }
+    if constexpr (kCount > 1) VectorButterflies<false>(v, Vector{});
+#pragma GCC unroll 16
+    for (int r = 0; r < kAtOnce; ++r) {
+      Store(block + start + r * kLanes, LaneButterflies(v[r], kLanes));
+    }
+  }
+  if (start < size) ReadShortRuns(source, block, start, size, kLanes, scales);
+}
+
+template <int kCount, class T>
+void ReadingPass(const T* source, float* block, int64_t size, InputScales scales,
+                 Upcoming<T> upcoming) {
+  if (scales.None()) {
+    ReadContiguous<kCount, false>(source, block, size, scales, upcoming);
+  } else {
+    ReadContiguous<kCount, true>(source, block, size, scales, upcoming);
+  }
+}
+
+// The last pass of longer runs. `block` and `target` may be the same memory.
+template <bool kScaled, class T>
+EAGLE3_QUAROT_INLINE void WriteContiguous(const float* block, T* target, int64_t size,
+                                          const float* scale) {
+  for (int64_t start = 0; start < size; start += kReach) {
+    Vector v[kRadix];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRadix; ++r) v[r] = Load(block + start + r * kLanes);
+    VectorButterflies<false>(v, Vector{});  // the products are those of the lanes
+#pragma GCC unroll 16
+    for (int r = 0; r < kRadix; ++r) v[r] = LaneButterflies(v[r], kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRadix; r += 2) {
+      const int64_t i = start + r * kLanes;
+      if (kScaled) {
+        v[r] *= Load(scale + i);
+        v[r + 1] *= Load(scale + i + kLanes);
+      }
+      StorePair(target + i, v[r], v[r + 1]);
     }
   }
 }
 
-// Butterflies between kCount vectors `distance` apart. `block` and `target` may be the same memory.
-// The usual distance is a constant to the compiler: else every vector needs an address of its own,
-// more than there are registers.
-template <int kCount, class T>
-void Pass(const float* block, T* target, int64_t size, int64_t distance, const float* scale) {
+template <class T>
+void WritingPass(const float* block, T* target, int64_t size, const float* scale) {
   if (scale == nullptr) {
-    TransformStrided<kCount, false>(block, target, size, distance, scale);
-  } else if (distance == kFirstReach) {
-    TransformStrided<kCount, true>(block, target, size, kFirstReach, scale);
+    WriteContiguous<false>(block, target, size, scale);
   } else {
-    TransformStrided<kCount, true>(block, target, size, distance, scale);
+    WriteContiguous<true>(block, target, size, scale);
   }
 }
 
@@ -188,50 +270,46 @@ void WriteRow(const float* block, T* target, int64_t size, const float* scale) {
   }
 }
 
-template <class T>
-EAGLE3_QUAROT_INLINE void PassOf(int64_t count, const float* block, T* target, int64_t size,
-                                 int64_t distance, const float* scale) {
-  switch (count) {
-    case 2: return Pass<2>(block, target, size, distance, scale);
-    case 4: return Pass<4>(block, target, size, distance, scale);
-    case 8: return Pass<8>(block, target, size, distance, scale);
-    default: return Pass<kRadix>(block, target, size, distance, scale);
-  }
-}
-
-// Reads a block and does the distances that fit the first pass. Returns the next distance.
-template <class T>
-int64_t ReadBlock(const T* source, float* block, int64_t size, int64_t power, InputScales scales,
-                  Upcoming<T> upcoming) {
-  if (power < kLanes) {
-    FirstPassOfShortRuns(source, block, size, power, scales);
-    return power;
-  }
-  const int64_t vectors = power / kLanes;
-  const int64_t count = vectors < kRadix ? vectors : kRadix;
-  switch (count) {
-    case 1: FirstPass<1>(source, block, size, scales, upcoming); break;
-    case 2: FirstPass<2>(source, block, size, scales, upcoming); break;
-    case 4: FirstPass<4>(source, block, size, scales, upcoming); break;
-    case 8: FirstPass<8>(source, block, size, scales, upcoming); break;
-    default: FirstPass<kRadix>(source, block, size, scales, upcoming); break;
-  }
-  return count * kLanes;
-}
-
-// Vectors to combine in the next pass: the remaining distances spread evenly over as few passes as
-// the registers allow.
-EAGLE3_QUAROT_INLINE int64_t NextCount(int64_t distance, int64_t power) {
+// Vectors to combine in the next strided pass: the distances from `length` down to the contiguous
+// pass's, spread evenly over as few passes as the registers allow.
+EAGLE3_QUAROT_INLINE int64_t NextCount(int64_t length) {
   int64_t passes = 0;
-  for (int64_t reach = distance; reach < power; reach *= kRadix) ++passes;
+  for (int64_t reach = kReach; reach < length; reach *= kRadix) ++passes;
   int64_t count = 2;
   for (;; count *= 2) {
-    int64_t reach = distance;
+    int64_t reach = kReach;
     for (int64_t pass = 0; pass < passes; ++pass) reach *= count;
-    if (reach >= power) break;
+    if (reach >= length) break;
   }
-  const int64_t left = power / distance;
+  const int64_t left = length / kReach;
   return count < left ? count : left;
+}
+
+// Reads a block and takes all distances, except, where runs are longer than kReach, those of the
+// contiguous pass, which is left to WritingPass.
+template <class T>
+void ReadBlock(const T* source, float* block, int64_t size, int64_t power, InputScales scales,
+               Upcoming<T> upcoming) {
+  if (power < kLanes) return ReadShortRuns(source, block, 0, size, power, scales);
+  if (power > kReach) {
+    int64_t count = NextCount(power);
+    int64_t distance = power / count;
+    StridedPassOf(count, source, block, size, distance, scales, upcoming);
+    while (distance > kReach) {
+      count = NextCount(distance);
+      distance /= count;
+      StridedPassOf(count, static_cast<const float*>(block), block, size, distance,
+                    InputScales{nullptr, nullptr}, Upcoming<float>{nullptr, nullptr});
+    }
+    return;
+  }
+  switch (power / kLanes) {
+    case 1: return ReadingPass<1>(source, block, size, scales, upcoming);
+    case 2: return ReadingPass<2>(source, block, size, scales, upcoming);
+    case 4: return ReadingPass<4>(source, block, size, scales, upcoming);
+    case 8: return ReadingPass<8>(source, block, size, scales, upcoming);
+    default: return ReadingPass<kRadix>(source, block, size, scales, upcoming);
+  }
 }
 
 }  // namespace EAGLE3_QUAROT_ISA

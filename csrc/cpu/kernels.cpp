@@ -22,24 +22,22 @@ EAGLE3_QUAROT_INLINE void WithType(Dtype dtype, const F& f) {
   }
 }
 
+// Two vectors of a row of the factor are a line, or one each of two rows if rows are even in number.
+EAGLE3_QUAROT_INLINE bool WritesWholeLines(const Transform& transform) {
+  return transform.power >= 2 * kLanes ||
+         (transform.power == kLanes && transform.factor.order % 2 == 0);
+}
+
 template <class T>
-void WriteBlock(const Transform& transform, int64_t distance, float* block, T* target,
-                float* products, float* sums) {
+void WriteBlock(const Transform& transform, float* block, T* target, float* products, float* sums) {
   const int64_t size = transform.block;
   const int64_t power = transform.power;
   const bool has_factor = transform.order > 1 || !transform.factor.is_signs;
-  // The last pass writes the row itself when no factor follows.
-  while (distance < power) {
-    const int64_t count = NextCount(distance, power);
-    if (distance * count == power && !has_factor) {
-      PassOf(count, block, target, size, distance, transform.after);
-      return;
-    }
-    PassOf(count, block, block, size, distance, static_cast<const float*>(nullptr));
-    distance *= count;
-  }
   if (has_factor) {
+    if (power > kReach) WritingPass(block, block, size, static_cast<const float*>(nullptr));
     ApplyFactor(transform.factor, block, size, power, target, transform.after, products, sums);
+  } else if (power > kReach) {
+    WritingPass(block, target, size, transform.after);
   } else {
     WriteRow(block, target, size, transform.after);
   }
@@ -60,27 +58,24 @@ void TransformRow(const Transform& transform, int64_t first, int64_t channels, D
     if (transform.multiplier != nullptr) {
       scales.multiplier = transform.multiplier + (first + start) % transform.multiplier_size;
     }
-    int64_t distance = 0;
     WithType(source_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       const T* row = static_cast<const T*>(source) + start;
       // Rows are mostly written in the dtype they are read in; else this fetches some lines in vain.
-      const Upcoming<T> upcoming{next == nullptr ? row : static_cast<const T*>(next) + start,
-                                 streams ? row : static_cast<const T*>(target) + start};
-      distance = ReadBlock(row, block, size, transform.power, scales, upcoming);
+      const Upcoming<T> upcoming{next == nullptr ? nullptr : static_cast<const T*>(next) + start,
+                                 streams ? nullptr : static_cast<const T*>(target) + start};
+      ReadBlock(row, block, size, transform.power, scales, upcoming);
     });
     WithType(target_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       T* written = static_cast<T*>(target) + start;
       if constexpr (kCanStream && sizeof(T) == 2) {
-        // Runs of two vectors or more: lines of one row of the factor are not in another.
-        if (streams && transform.power >= 2 * kLanes && IsWholeLines(written, size)) {
-          WriteBlock(transform, distance, block, reinterpret_cast<Streamed<T>*>(written), products,
-                     sums);
+        if (streams && WritesWholeLines(transform) && IsWholeLines(written, size)) {
+          WriteBlock(transform, block, reinterpret_cast<Streamed<T>*>(written), products, sums);
           return;
         }
       }
-      WriteBlock(transform, distance, block, written, products, sums);
+      WriteBlock(transform, block, written, products, sums);
     });
   }
 }

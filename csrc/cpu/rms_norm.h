@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-#include "vector.h"
+#include "storage.h"
 
 namespace eagle3_quarot {
 namespace cpu {
@@ -35,7 +35,7 @@ void RmsNormRow(const float* x, int64_t size, const Gamma* gamma, float eps, T* 
   const Vector scale = Broadcast(1.0f / __builtin_sqrtf(MeanSquare(x, size) + eps));
   const auto normalise = [scale](Vector value, Vector weight) {
     const Vector product = RoundTo(Gamma{}, value * scale) * weight;
-    return std::is_same<Gamma, T>::value ? product : RoundTo(Gamma{}, product);
+    return WithoutPayloads(std::is_same<Gamma, T>::value ? product : RoundTo(Gamma{}, product));
   };
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {

@@ -32,20 +32,20 @@ constexpr int64_t kMaxLanes = 16;
 // The k x k factor, in the orientation that y[i] = sum_j F(i, j) t[j] needs.
 //
 // A factor of +-1 is kept as codes: columns are taken in groups of four, and of the 16 combinations
-// +-t0 +-t1 +-t2 +-t3 of a group the eight with +t0 are enough. Row i uses combination
-// codes[g * order + i] / kCodeStep, in which bit q is set when t(q + 1) is subtracted, times
-// code_signs[g * order + i], 1 or -1. A factor H_2 (x) F' (the order-160 table is one) is split:
+// +-t0 +-t1 +-t2 +-t3 of a group the eight with +t0 are enough. Row i adds or, with kSubtract in
+// codes[g * order + i], subtracts combination (code % kSubtract) / kCodeStep of group g, in which bit q
+// is set when t(q + 1) is subtracted. A factor H_2 (x) F' (the order-160 table is one) is split:
 // `halves` is 2, `order` that of F'.
 struct SmallFactor {
   // Combinations are vectors of kMaxLanes floats or fewer: a code is the place of its first float in
   // the largest case, so that no kernel has to shift it.
   static constexpr int kCodeStep = 16;
+  static constexpr int kSubtract = 8 * kCodeStep;
 
   int64_t order = 1;
   int64_t halves = 1;
   bool is_signs = false;
   std::vector<uint8_t> codes;
-  std::vector<float> code_signs;
   // Used unless is_signs: F(i, j) = values[i * row_stride + j * column_stride].
   const float* values = nullptr;
   int64_t row_stride = 1;

@@ -80,39 +80,88 @@ EAGLE3_QUAROT_INLINE const float* FindSum(const float* sums, int64_t code) {
   return reinterpret_cast<const float*>(reinterpret_cast<const char*>(sums) + code * kBytes);
 }
 
+// The codes of up to eight rows, read at once: a load each would take half as long as that of a sum.
+template <int kCount>
+struct Codes {
+  uint64_t packed = 0;
+
+  EAGLE3_QUAROT_INLINE explicit Codes(const uint8_t* codes) {
+    static_assert(kCount <= 8 && SmallFactor::kSubtract == 0x80, "eight bytes, signs highest");
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first one is lowest");
+    __builtin_memcpy(&packed, codes, kCount);
+  }
+
+  // The place of a row's sum.
+  EAGLE3_QUAROT_INLINE int64_t Place(int row) const {
+    return packed >> (8 * row) & (SmallFactor::kSubtract - 1);
+  }
+
+  // The signs, 1 or -1, of rows `first` to `first` + 3, repeated. Reading a sign for all lanes would
+  // take as long as reading a sum.
+  template <int... kLane>
+  EAGLE3_QUAROT_INLINE Vector FourSigns(int first, std::integer_sequence<int, kLane...>) const {
+    const Bits codes = static_cast<uint32_t>(packed >> (8 * first)) - Bits{};
+#if defined(__AVX2__)
+    const Bits sign_first = codes << Bits{(24u - kLane % 4 * 8u)...};
+    return BitCast<Vector>((sign_first & 0x80000000u) | 0x3f800000u);
+#else  // no shifts by lane
+    const Bits subtract = {(uint32_t{SmallFactor::kSubtract} << kLane % 4 * 8)...};
+    return BitCast<Vector>((BitCast<Bits>((codes & subtract) != 0) & 0x80000000u) | 0x3f800000u);
+#endif
+  }
+};
+
+// Adds each row's sum of one group.
+template <int kCount, int kWide, int... kRow>
+EAGLE3_QUAROT_INLINE void AddSums(Vector (&total)[kCount][kWide], const uint8_t* codes,
+                                  const float* sums, std::integer_sequence<int, kRow...>) {
+  const Codes<kCount> code(codes);
+  const Vector signs[2] = {code.FourSigns(0, kLaneIndices),
+                           kCount > 4 ? code.FourSigns(4, kLaneIndices) : Vector{}};
+  const auto add = [&](Vector (&row)[kWide], const float* sum, Vector sign) {
+#pragma GCC unroll 2
+    for (int w = 0; w < kWide; ++w) row[w] += Load(sum + w * kLanes) * sign;
+  };
+  (add(total[kRow], FindSum<kWide>(sums, code.Place(kRow)),
+       SpreadLane<kRow % 4>(signs[kRow / 4], kLaneIndices)),
+   ...);
+}
+
 // kCount rows of the product from `first` on.
 template <int kCount, int kWide, class T>
 EAGLE3_QUAROT_INLINE void SumRows(const SmallFactor& factor, int64_t first, const float* sums,
                                   int64_t power, int64_t step, T* target, const float* scale) {
   const uint8_t* codes = factor.codes.data() + first;
-  const float* signs = factor.code_signs.data() + first;
   Vector total[kCount][kWide] = {};
   for (int64_t group = 0; group < factor.Groups(); ++group) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kCount; ++r) {
-      // Loading a sign costs as much as loading a sum.
-      const Vector sign = Broadcast(signs[r]);
-      const float* sum = FindSum<kWide>(sums, codes[r]);
-#pragma GCC unroll 2
-      for (int w = 0; w < kWide; ++w) total[r][w] += Load(sum + w * kLanes) * sign;
-    }
+    AddSums(total, codes, sums, std::make_integer_sequence<int, kCount>());
     sums += kSums * kWide * kLanes;
     codes += factor.order;
-    signs += factor.order;
   }
+  if (scale != nullptr) {
 #pragma GCC unroll 8
-  for (int r = 0; r < kCount; ++r) {
+    for (int r = 0; r < kCount; ++r) {
 #pragma GCC unroll 2
-    for (int w = 0; w < kWide; ++w) {
-      const int64_t i = r * power + w * step;
-      if (scale != nullptr) total[r][w] *= Load(scale + i);
-      if (!(kIsStreamed<T> && kWide == 2) || step != kLanes) Store(target + i, total[r][w]);
+      for (int w = 0; w < kWide; ++w) total[r][w] *= Load(scale + r * power + w * step);
     }
-    if constexpr (kIsStreamed<T> && kWide == 2) {
-      if (step == kLanes) {
-        StoreLine(target + r * power, Narrow(T{}, total[r][0]), Narrow(T{}, total[r][1]));
+  }
+  // Two vectors side by side are written as one: of a row, or of two rows of one vector each.
+  if (kWide == 2 && step == kLanes) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kCount; ++r) StorePair(target + r * power, total[r][0], total[r][kWide - 1]);
+    return;
+  }
+#pragma GCC unroll 2
+  for (int w = 0; w < kWide; ++w) {
+    if (kCount > 1 && power == kLanes) {
+#pragma GCC unroll 8
+      for (int r = 0; r + 1 < kCount; r += 2) {
+        StorePair(target + r * kLanes + w * step, total[r][w], total[r + 1][w]);
       }
+      continue;
     }
+#pragma GCC unroll 8
+    for (int r = 0; r < kCount; ++r) Store(target + r * power + w * step, total[r][w]);
   }
 }
 

@@ -47,18 +47,17 @@ bool SplitsInHalves(const float* values, int64_t order) {
 
 // The codes of `order` rows and columns of a matrix: see SmallFactor.
 template <bool kTransposed>
-void MakeCodes(const float* values, int64_t stride, int64_t order, uint8_t* codes, float* signs) {
-  for (int64_t first = 0; first < order; first += 4, codes += order, signs += order) {
+void MakeCodes(const float* values, int64_t stride, int64_t order, uint8_t* codes) {
+  for (int64_t first = 0; first < order; first += 4, codes += order) {
     const int64_t count = order - first < 4 ? order - first : 4;
     for (int64_t q = 0; q < count; ++q) {
       const float* entry = kTransposed ? values + (first + q) * stride : values + first + q;
       for (int64_t i = 0; i < order; ++i) {
-        const float value = entry[kTransposed ? i : i * stride];
+        const uint32_t negative = BitsOf(entry[kTransposed ? i : i * stride]) >> 31;
         if (q == 0) {
-          signs[i] = value;
-          codes[i] = 0;
+          codes[i] = static_cast<uint8_t>(negative * SmallFactor::kSubtract);
         } else {
-          const uint32_t differs = (BitsOf(value) ^ BitsOf(signs[i])) >> 31;
+          const uint32_t differs = negative ^ (codes[i] / SmallFactor::kSubtract);
           codes[i] = static_cast<uint8_t>(codes[i] | (differs << (q - 1)) * SmallFactor::kCodeStep);
         }
       }
@@ -83,9 +82,8 @@ SmallFactor MakeFactor(const float* values, int64_t order, int64_t power, Direct
     factor.order = order / 2;
   }
   factor.codes.resize(factor.Groups() * factor.order);
-  factor.code_signs.resize(factor.codes.size());
   (transposed ? MakeCodes<true> : MakeCodes<false>)(values, order, factor.order,
-                                                    factor.codes.data(), factor.code_signs.data());
+                                                    factor.codes.data());
   return factor;
 }
 

@@ -146,6 +146,18 @@ def test_a_multiplier_spans_several_blocks() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nan_of_any_payload_stays_nan(dtype: torch.dtype) -> None:
+    """Memory full of ones is a NaN whose lower half would carry over in rounding."""
+    plan = real_plan(4096)
+    nan = torch.full((4096,), -1, dtype=torch.int32).view(torch.float32)
+    x = torch.randn(3, 4096).to(dtype)
+    assert bool(ops.rotate(x, plan, nan).isnan().all())
+    assert bool(ops.unrotate_norm([x], plan, [nan], 1e-6).isnan().all())
+    row = nan.expand(3, -1).contiguous()
+    assert bool(ops.unrotate_norm([row], plan, [torch.ones(4096, dtype=dtype)], 1e-6).isnan().all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [96, 192, 2560, 3072, 4096])
 def test_outputs_beyond_the_caches(size: int, dtype: torch.dtype) -> None:
     """A large output is written past the caches: the same bits as piece by piece."""

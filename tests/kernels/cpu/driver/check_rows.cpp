@@ -245,6 +245,55 @@ void CheckConversions(const Kernels& kernels, Dtype dtype) {
   }
 }
 
+// The same where vectors go in pairs: the transform of a one-hot row has one magnitude throughout.
+// Every sign and exponent, with fractions at both ends and in the middle.
+void CheckConversionsOfPairs(const Kernels& kernels, Dtype dtype) {
+  constexpr int64_t kSize = 512;
+  const float one = 1.0f;
+  const std::vector<float> ones(kSize, 1.0f);
+  const Transform transform = MakeTransform(1, kSize, ones.data(), &one, Direction::kUnrotate);
+  AlignedFloats scratch(ScratchFloats(transform));
+  const auto widen = [dtype](uint16_t half) {
+    return dtype == Dtype::kFloat16 ? FromHalf(half) : FromBFloat16(half);
+  };
+  const auto equal = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  const uint32_t fraction = dtype == Dtype::kFloat16 ? 0x400 : 0x80;
+  for (uint32_t exponent = 0; exponent < 0x10000; exponent += fraction) {
+    for (const uint32_t low : {0u, 1u, 2u, fraction / 2, fraction - 2, fraction - 1}) {
+      const uint16_t half = static_cast<uint16_t>(exponent + low);
+      const float expected = widen(half);
+      const int64_t channel = (exponent / fraction * 37 + low) % kSize;
+      std::vector<uint16_t> halves(kSize), narrow(kSize);
+      std::vector<float> wide(kSize);
+      halves[channel] = half;
+      kernels.transform_row(transform, 0, kSize, dtype, halves.data(), nullptr, Dtype::kFloat32,
+                            wide.data(), false, scratch.data);
+      bool all_equal = true;
+      for (const float value : wide) all_equal &= equal(std::fabs(value), std::fabs(expected));
+      Check(all_equal, std::string(kernels.name) + ": pairs to fp32 at " + std::to_string(half));
+
+      const float next = widen(static_cast<uint16_t>(half + 1));
+      if (!std::isfinite(expected) || !std::isfinite(next)) continue;
+      const float middle = static_cast<float>((static_cast<double>(expected) + next) / 2);
+      const float even = (half & 1) != 0 ? next : expected;
+      const float nearer[3] = {std::nextafter(middle, expected), middle,
+                               std::nextafter(middle, next)};
+      const float results[3] = {expected, even, next};
+      for (int i = 0; i < 3; ++i) {
+        std::vector<float> row(kSize);
+        row[channel] = nearer[i];
+        kernels.transform_row(transform, 0, kSize, Dtype::kFloat32, row.data(), nullptr, dtype,
+                              narrow.data(), false, scratch.data);
+        all_equal = true;
+        for (const uint16_t value : narrow) {
+          all_equal &= std::fabs(widen(value)) == std::fabs(results[i]);
+        }
+        Check(all_equal, std::string(kernels.name) + ": pairs to 16 bits at " + std::to_string(half));
+      }
+    }
+  }
+}
+
 void CheckNorm(const Kernels& kernels, int64_t size) {
   std::mt19937 random(size);
   std::normal_distribution<float> normal;
@@ -281,12 +330,15 @@ int main() {
     for (const int64_t power : {2, 16, 64}) {
       CheckStructure(kernels, generic, 160, power, FactorKind::kSplitSigns, 2);
       CheckStructure(kernels, generic, 24, power, FactorKind::kSplitSigns, 3);
+      CheckStructure(kernels, generic, 18, power, FactorKind::kSplitSigns, 2);
       CheckStructure(kernels, generic, 7, power, FactorKind::kSigns, 2);
       CheckStructure(kernels, generic, 7, power, FactorKind::kReal, 2);
       CheckStructure(kernels, generic, 1, power, FactorKind::kReal, 2);
     }
     CheckConversions(kernels, Dtype::kBFloat16);
     CheckConversions(kernels, Dtype::kFloat16);
+    CheckConversionsOfPairs(kernels, Dtype::kBFloat16);
+    CheckConversionsOfPairs(kernels, Dtype::kFloat16);
     for (const int64_t size : {1, 15, 16, 17, 64, 65, 4096, 4100}) CheckNorm(kernels, size);
     std::printf("checked %s\n", name);
   }
