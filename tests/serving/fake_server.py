@@ -12,7 +12,7 @@ Usage: fake_server.py PORT BEHAVIOUR, where BEHAVIOUR is one of
   90 at position 1, 70 at 2, 40 at 3;
 * ``collapsed``: the same, with 1 accepted at position 1 and none behind;
 * ``no-speculation``: /metrics of a vLLM without it;
-* ``not-vllm``: /metrics of another program.
+* ``not-vllm``: /metrics of another program, which refuses every request.
 """
 
 from __future__ import annotations
@@ -95,6 +95,11 @@ def main() -> None:
             self.end_headers()
             if self.path == "/metrics":
                 self.wfile.write(metrics(behaviour, next(looks)).encode())
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400 if behaviour == "not-vllm" else 200)
+            self.end_headers()
 
     http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 

@@ -86,12 +86,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[FakeClient, dict
 
 def test_rounds_visit_every_server_in_turn(measured: tuple[FakeClient, dict[str, Any]]) -> None:
     client, _ = measured
-    one_visit = [(LOADS[0], 2), (LOADS[0], 8), (LOADS[1], 8)]  # a warm-up, then every load
-    expected = [
-        (target, load, prompts)
-        for target in ("plain", "rotated") * 2
-        for load, prompts in one_visit
-    ]
+    expected = [(target, load, 8) for target in ("plain", "rotated") * 2 for load in LOADS]
     assert client.asked == expected
 
 
@@ -101,7 +96,7 @@ def test_figures_are_medians_with_their_spread(
     _, found = measured
     plain, rotated = found["servers"]
     speed = plain["loads"][0]["output_tokens_per_second"]
-    assert speed == {"median": 50.0, "min": 20.0, "max": 80.0}  # second and eighth run
+    assert speed == {"median": 30.0, "min": 10.0, "max": 50.0}  # first and fifth run
     assert plain["loads"][0]["mean_acceptance_length"] is None
     assert plain["start_up_seconds"]["min"] > 0
     assert plain["peak_rss_bytes"]["min"] > 2**20
@@ -115,7 +110,7 @@ def test_figures_are_medians_with_their_spread(
 def test_tables_say_what_the_numbers_are_of(measured: tuple[FakeClient, dict[str, Any]]) -> None:
     _, found = measured
     english, chinese = report(found), report(found, "zh")
-    assert "| plain | no speculation | - | 1 | greedy | 50.0 (20.0 … 80.0) |" in english
+    assert "| plain | no speculation | - | 1 | greedy | 30.0 (10.0 … 50.0) |" in english
     assert "| 0.667 | 0.900 / 0.700 / 0.400 | 3.00 | 0 / 16 |" in english
     for text in (english, chinese):
         assert "`bench --rounds 2`" in text
@@ -151,6 +146,19 @@ def test_a_server_that_dies_names_its_reason(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="no rotation in /t: re-export"):
         run_matrix(
             [_spec("broken", Draft.none, "dies")],
+            LOADS,
+            client,
+            rounds=1,
+            logs=tmp_path,
+            say=lambda line: None,
+        )
+
+
+def test_a_refused_request_is_an_error(tmp_path: Path) -> None:
+    client = FakeClient(Dataset.built_in(), prompts=1, output_tokens=1)
+    with pytest.raises(ServingError, match="400 Bad Request"):
+        run_matrix(
+            [_spec("other", Draft.none, "not-vllm")],
             LOADS,
             client,
             rounds=1,

@@ -10,6 +10,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from vllm_eagle3_quarot.benchmarking.dataset import Dataset
 from vllm_eagle3_quarot.benchmarking.matrix import Load, ServerSpec
 from vllm_eagle3_quarot.benchmarking.measurement import Measurement
@@ -18,6 +20,7 @@ from vllm_eagle3_quarot.serving.log_file import last_error
 from vllm_eagle3_quarot.serving.server import Server
 
 TIMEOUT_S = 1800.0
+WARM_UP_REQUESTS = 2
 RESULT = "result.json"
 
 
@@ -37,9 +40,25 @@ class Client:
     output_tokens: int
     seed: int = 0
 
-    def warm_up(self, server: Server, spec: ServerSpec, load: Load) -> None:
-        """A few requests that nobody looks at: the first ones pay for allocations."""
-        self.send(server, spec, load, prompts=2)
+    def warm_up(self, server: Server, spec: ServerSpec) -> None:
+        """A few requests that nobody looks at: the first ones pay for allocations.
+
+        Raises:
+            ServingError: one was refused, or the server died.
+        """
+        body = {
+            "model": spec.model,
+            "messages": [{"role": "user", "content": self.dataset.prompts[0]}],
+            "max_tokens": self.output_tokens,
+            "temperature": 0,
+        }
+        url = f"{server.url}/v1/chat/completions"
+        try:
+            for _ in range(WARM_UP_REQUESTS):
+                # Proxies of the environment are not for the loopback address.
+                httpx.post(url, json=body, timeout=TIMEOUT_S, trust_env=False).raise_for_status()
+        except httpx.HTTPError as error:
+            raise server.death_notice() or ServingError(f"{url}: {error}") from None
 
     def measure(self, server: Server, spec: ServerSpec, load: Load) -> Measurement:
         """One run.

@@ -70,7 +70,7 @@ def _serve(
     server = Server(spec.launch.command(port), spec.launch.full_environment(), port, log)
     with server:
         served.start_up_seconds.append(time.monotonic() - started)
-        client.warm_up(server, spec, loads[0])
+        client.warm_up(server, spec)
         for load in loads:
             measured = client.measure(server, spec, load)
             served.loads.setdefault(load, []).append(measured)
