@@ -94,8 +94,9 @@ def test_command_of_ours_succeeds(command: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_page_of_a_subcommand_names_every_option(name: str, language: str) -> None:
     page = (ROOT / "docs" / language / f"{name}.md").read_text(encoding="utf-8")
-    for parameter in SUBCOMMANDS[name].params:
-        assert any(option in page for option in parameter.opts), parameter.opts
+    options = [each for each in SUBCOMMANDS[name].params if each.param_type_name == "option"]
+    missing = [each.opts for each in options if not any(option in page for option in each.opts)]
+    assert missing == []
 
 
 @_named("make")
