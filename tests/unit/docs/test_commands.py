@@ -167,6 +167,7 @@ def test_pip_understands(command: Command) -> None:
         assert name == "vllm-eagle3-quarot" or (ROOT / name / "pyproject.toml").is_file()
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")  # of other tests
 @_named("python")
 def test_module_knows_its_options(
     command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
