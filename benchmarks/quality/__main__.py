@@ -5,7 +5,7 @@ Two tables, from vLLM's own CPU engine in fp32, greedy:
 
 * Trained: the reference draft in several forms on the reference target as it is, in W8A8, and in
   W8A8 with QuaRot. The figure is the acceptance rate (accepted / drafted tokens).
-* Random: drafts of every shape with random weights, for which no trained one exists. Their
+* Random: drafts of other shapes with random weights, for which no trained one exists. Their
   acceptance says nothing, but their proposals depend on their inputs as a trained draft's do. The
   figure is the share of drafts that propose the very tokens that they propose on the unrotated
   target (fp32, the rotated copy exact in fp64): 1 is an exact correction.
@@ -34,7 +34,23 @@ from vllm_eagle3_quarot.benchmarking.report import table
 Row = dict[str, Any]
 
 #: Variants whose weights are the trained draft's.
-TRAINED = ("plain", "speculators", "pickled", "no embedding")
+TRAINED = ("plain", "speculators", "no embedding")
+
+#: One of every kind that a correction may get wrong; all shapes are in tests/engine/test_variants.
+RANDOM = (
+    "own embedding",
+    "no head",
+    "neither embedding nor head",
+    "norm before fc",
+    "norm per aux state",
+    "one aux state",
+    "two aux states",
+    "five aux states",
+    "post-norm state",
+    "narrower than the target",
+    "two layers",
+    "mask state",
+)
 
 CORRECTIONS = ("uncorrected", "runtime", "fold", "vllm-ascend")
 
@@ -74,13 +90,12 @@ def trained_requests(folder: Path, options: argparse.Namespace) -> dict[tuple[st
 
 
 def random_requests(folder: Path, options: argparse.Namespace) -> dict[tuple[str, str], Request]:
-    """Every other variant: proposals."""
+    """Drafts without training: proposals."""
     original = copy_in_fp32(pair.FLOAT_TARGET, folder / "original")
     rotated = rotated_copy(pair.FLOAT_TARGET, folder / "rotated", real_rotation(192))
     requests = {}
-    for number, (name, variant) in enumerate(VARIANTS.items()):
-        if name in TRAINED or name.startswith("architecture") or name == "native names":
-            continue
+    for number, name in enumerate(RANDOM):
+        variant = VARIANTS[name]
         common: Any = {
             "draft": str(variant.write(folder / f"random-{number}")),
             "prompts": pair.prompts(2),
