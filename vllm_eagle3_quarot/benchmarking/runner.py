@@ -47,8 +47,9 @@ def run_matrix(
     rounds: int,
     logs: Path,
     say: Callable[[str], None],
+    start_timeout: float | None = None,
 ) -> list[Served]:
-    """Measure; ``say`` gets a line for every step.
+    """Measure; ``say`` gets a line for every step, a server ``start_timeout`` seconds to start.
 
     Raises:
         ServingError: a server or the client failed; logs of servers are under ``logs``.
@@ -57,17 +58,26 @@ def run_matrix(
     for number in range(1, rounds + 1):
         for index, served in enumerate(results, 1):
             say(f"round {number}/{rounds}, server {index}/{len(results)}: {served.spec.title}")
-            _serve(served, loads, client, logs / f"{served.spec.slug}.log", say)
+            server = _server(served.spec, logs / f"{served.spec.slug}.log", start_timeout)
+            _serve(server, served, loads, client, say)
     return results
 
 
-def _serve(
-    served: Served, loads: Sequence[Load], client: Client, log: Path, say: Callable[[str], None]
-) -> None:
+def _server(spec: ServerSpec, log: Path, start_timeout: float | None) -> Server:
     port = claim_port(HOST, None)
+    environment = spec.launch.full_environment()
+    return Server(spec.launch.command(port), environment, port, log, None, start_timeout)
+
+
+def _serve(
+    server: Server,
+    served: Served,
+    loads: Sequence[Load],
+    client: Client,
+    say: Callable[[str], None],
+) -> None:
     spec = served.spec
     started = time.monotonic()
-    server = Server(spec.launch.command(port), spec.launch.full_environment(), port, log)
     with server:
         served.start_up_seconds.append(time.monotonic() - started)
         client.warm_up(server, spec)

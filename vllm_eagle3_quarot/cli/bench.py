@@ -61,6 +61,9 @@ def bench_command(
     prompts: Annotated[int, typer.Option(min=1, help="Requests per run.")] = 32,
     output_tokens: Annotated[int, typer.Option(min=2, help="Tokens per request at most.")] = 128,
     rounds: Annotated[int, typer.Option(min=1, help="Repetitions, each with new servers.")] = 2,
+    start_timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that a server has to start.")
+    ] = 3600,
     serve_arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Behind --: arguments of `vllm serve`.", metavar="[-- ARGUMENTS]"),
@@ -114,6 +117,7 @@ def bench_command(
                 rounds=rounds,
                 logs=output / "logs",
                 say=lambda line: typer.echo(line, err=True),
+                start_timeout=start_timeout,
             )
         summary = document(results, client, provenance)
         written = [f"wrote {path}" for path in write_files(summary, output)]

@@ -67,12 +67,14 @@ class Server:
         port: int,
         log: Path,
         waiting: Waiting | None = None,
+        start_timeout: float | None = None,
     ) -> None:
         self.url = f"http://{HOST}:{port}"
         self.log = log
         self._command = list(command)
         self._environment = dict(environment)
         self._waiting = waiting
+        self._start_timeout = START_TIMEOUT_S if start_timeout is None else start_timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._report: StopReport | None = None
         # Proxies of the environment are not for the loopback address.
@@ -166,7 +168,7 @@ class Server:
 
     def _wait_until_healthy(self) -> None:
         started = time.monotonic()
-        while (elapsed := time.monotonic() - started) < START_TIMEOUT_S:
+        while (elapsed := time.monotonic() - started) < self._start_timeout:
             if (notice := self.death_notice()) is not None:
                 raise notice
             try:
@@ -178,5 +180,5 @@ class Server:
                 self._waiting(elapsed)
             time.sleep(POLL_S)
         raise ServingError(
-            f"the server did not answer within {START_TIMEOUT_S:.0f} s (log: {self.log})"
+            f"the server did not answer within {self._start_timeout:.0f} s (log: {self.log})"
         )
