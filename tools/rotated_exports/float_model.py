@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model that the tools are given: a Qwen3 of one layer with random weights and random norms."""
+"""The model that the tools are given: a Qwen3 of two layers, random weights and random norms.
+
+Two, because Quark never gets to the head of a model of one layer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from safetensors.torch import save_file
 FIXTURES = Path(__file__).parents[2] / "tests" / "fixtures" / "rotated_exports"
 TOKENIZER = Path(__file__).parents[2] / "tests" / "fixtures" / "reference_pair" / "target"
 
-HEADS, KV_HEADS, HEAD_DIM = 2, 1, 32
+LAYERS, HEADS, KV_HEADS, HEAD_DIM = 2, 2, 1, 32
 
 #: Row means of the embedding, in standard deviations: centring it is visible.
 MEAN = 0.3
@@ -29,7 +32,7 @@ def write_float_model(folder: Path, hidden: int, vocabulary: int) -> Path:
         "model_type": "qwen3",
         "hidden_size": hidden,
         "intermediate_size": hidden,
-        "num_hidden_layers": 1,
+        "num_hidden_layers": LAYERS,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
@@ -73,20 +76,24 @@ def _tensors(hidden: int, vocabulary: int) -> dict[str, torch.Tensor]:
     table = torch.randn(vocabulary, hidden, generator=generator)
     lengths = 0.5 + torch.rand(vocabulary, 1, generator=generator)
     table = (table + MEAN * torch.randn(vocabulary, 1, generator=generator)) * lengths
-    layer, attention = "model.layers.0.", "model.layers.0.self_attn."
-    return {
+    tensors = {
         "model.embed_tokens.weight": table.to(torch.bfloat16),
         "model.norm.weight": scale(hidden),
         "lm_head.weight": weight(vocabulary, hidden),
-        layer + "input_layernorm.weight": scale(hidden),
-        layer + "post_attention_layernorm.weight": scale(hidden),
-        attention + "q_proj.weight": weight(HEADS * HEAD_DIM, hidden),
-        attention + "k_proj.weight": weight(KV_HEADS * HEAD_DIM, hidden),
-        attention + "v_proj.weight": weight(KV_HEADS * HEAD_DIM, hidden),
-        attention + "o_proj.weight": weight(hidden, HEADS * HEAD_DIM),
-        attention + "q_norm.weight": scale(HEAD_DIM),
-        attention + "k_norm.weight": scale(HEAD_DIM),
-        layer + "mlp.gate_proj.weight": weight(hidden, hidden),
-        layer + "mlp.up_proj.weight": weight(hidden, hidden),
-        layer + "mlp.down_proj.weight": weight(hidden, hidden),
     }
+    for number in range(LAYERS):
+        layer, attention = f"model.layers.{number}.", f"model.layers.{number}.self_attn."
+        tensors |= {
+            layer + "input_layernorm.weight": scale(hidden),
+            layer + "post_attention_layernorm.weight": scale(hidden),
+            attention + "q_proj.weight": weight(HEADS * HEAD_DIM, hidden),
+            attention + "k_proj.weight": weight(KV_HEADS * HEAD_DIM, hidden),
+            attention + "v_proj.weight": weight(KV_HEADS * HEAD_DIM, hidden),
+            attention + "o_proj.weight": weight(hidden, HEADS * HEAD_DIM),
+            attention + "q_norm.weight": scale(HEAD_DIM),
+            attention + "k_norm.weight": scale(HEAD_DIM),
+            layer + "mlp.gate_proj.weight": weight(hidden, hidden),
+            layer + "mlp.up_proj.weight": weight(hidden, hidden),
+            layer + "mlp.down_proj.weight": weight(hidden, hidden),
+        }
+    return tensors
