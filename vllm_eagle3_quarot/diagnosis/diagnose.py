@@ -23,12 +23,19 @@ from vllm_eagle3_quarot.diagnosis.findings import (
     verdict_of,
 )
 from vllm_eagle3_quarot.diagnosis.pair_state import examine_original, examine_pair
+from vllm_eagle3_quarot.diagnosis.probe_state import ProbeRequest, examine_by_running
 from vllm_eagle3_quarot.diagnosis.target_state import TargetState, examine_target
 from vllm_eagle3_quarot.draft.correction import correction_of
 from vllm_eagle3_quarot.errors import RotationError, UnsupportedPairError
 from vllm_eagle3_quarot.settings import SETTINGS_KEY, Settings
 
 SPECULATIVE_TOKENS = 3
+
+#: Findings after which the plugin has to be kept from correcting.
+FITS_UNCORRECTED = frozenset({"draft-in-rotated-basis", "probe-agrees-uncorrected"})
+
+#: What was concluded from the looks of weights, and does not stand against a run.
+GUESSED = frozenset({"probably-aligned"})
 
 logger = logging.getLogger("vllm.eagle3_quarot")
 
@@ -39,8 +46,9 @@ def diagnose(
     original_model: str | None = None,
     rotation_file: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    probe: ProbeRequest | None = None,
 ) -> Diagnosis:
-    """Examine the pair; headers and a few rows of the checkpoints are read.
+    """Examine the pair; headers and a few rows of the checkpoints are read, all of them to probe.
 
     Raises:
         CheckpointError: a model cannot be found, or a file of it cannot be read.
@@ -48,12 +56,24 @@ def diagnose(
     target = examine_target(folder_with_tables(target_model), rotation_file)
     draft = examine_draft(whole_folder(draft_model), target.facts)
     findings = [*target.findings, *draft.findings]
+    original = None
     if original_model is not None:
         original = TargetFacts.from_folder(folder_with_tables(original_model))
         findings += examine_original(target, original)
     verified = any(finding.code == "rotation-verified" for finding in findings)
     if not any(finding.verdict == "not-eagle3" for finding in draft.findings):
         findings += examine_pair(target, draft.facts, verified=verified)
+    measured = None
+    if probe is not None:
+        measured, seen = examine_by_running(
+            target,
+            whole_folder(target_model),
+            draft,
+            original.folder if original is not None else None,
+            findings,
+            probe,
+        )
+        findings = [*_without_guesses(findings, seen), *seen]
     needed = original_model if _needs_final_norm(draft) else None
     settings = _settings(findings, needed, rotation_file)
     if target.rotation is not None and not any(finding.verdict for finding in findings):
@@ -68,7 +88,16 @@ def diagnose(
         draft=draft.document(),
         versions=installed,
         serve_command=_serve_command(verdict, target, target_model, draft_model, settings),
+        probed=probe is not None,
+        agreement=measured,
     )
+
+
+def _without_guesses(findings: list[Finding], seen: list[Finding]) -> list[Finding]:
+    """``findings`` without the guesses that running the pair has answered."""
+    if not any(finding.code in ("probe-agrees", *FITS_UNCORRECTED) for finding in seen):
+        return findings
+    return [finding for finding in findings if finding.code not in GUESSED]
 
 
 def _needs_final_norm(draft: DraftState) -> bool:
@@ -80,7 +109,7 @@ def _settings(
 ) -> dict[str, str]:
     """The plugin's settings that the pair needs."""
     settings: dict[str, str] = {}
-    if any(finding.code == "draft-in-rotated-basis" for finding in findings):
+    if any(finding.code in FITS_UNCORRECTED for finding in findings):
         return {"mode": "off"}
     if rotation_file is not None:
         settings["rotation"] = str(rotation_file)

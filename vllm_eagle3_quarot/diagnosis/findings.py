@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from vllm_eagle3_quarot.probe.agreement import Agreement
+
 Severity = Literal["error", "warning", "info"]
 
 Verdict = Literal[
@@ -78,10 +80,12 @@ class Diagnosis:
     draft: Mapping[str, object]
     versions: Mapping[str, str | None]
     serve_command: str | None
+    probed: bool = False
+    agreement: Agreement | None = None
 
     def document(self) -> dict[str, object]:
-        """The JSON output."""
-        return {
+        """The JSON output; it has ``probe`` when one was asked for, null when it could not run."""
+        document: dict[str, object] = {
             "verdict": self.verdict,
             "findings": [finding.document() for finding in self.findings],
             "target": dict(self.target),
@@ -89,6 +93,9 @@ class Diagnosis:
             "versions": dict(self.versions),
             "serve_command": self.serve_command,
         }
+        if self.probed:
+            document["probe"] = self.agreement.document() if self.agreement is not None else None
+        return document
 
 
 def verdict_of(findings: Iterable[Finding], otherwise: Verdict) -> Verdict:
