@@ -22,14 +22,16 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 	-r requirements/torch.txt -r requirements/torch-cuda-libs.txt)
 
 DOCS_VENV ?= .venv-docs
+SOAK_MINUTES ?= 5
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit test-contract-all test-npu test-ascend docs lint clean
+.PHONY: help venv demo test test-unit soak test-contract-all test-npu test-ascend docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
+	@echo "make soak       a server under load for minutes, and faults; report in build/soak (12 minutes)"
 	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
 	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment)"
@@ -65,6 +67,11 @@ test: test-unit
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest -m "not e2e and not engine" -n auto --maxprocesses 4
+
+# SOAK_MINUTES: of load; the faults take some five minutes more.
+soak: $(STAMP)
+	EAGLE3_QUAROT_SOAK_MINUTES=$(SOAK_MINUTES) EAGLE3_QUAROT_SOAK_REPORT=build/soak \
+		$(BIN)/python -m pytest tests/reliability -m soak
 
 # An installed torch_npu changes what `import torch` does, so it gets an environment of its own.
 $(NPU_STAMP): $(STAMP) requirements/npu-runtime.txt

@@ -30,5 +30,7 @@ class UnsupportedPairError(QuaRotError):
 
 class ServingError(QuaRotError):
     """A server cannot start, died, is not there, or reported something that cannot be used."""
+
+
 class ProbeError(QuaRotError):
     """A pair cannot be run by the probe; nothing is said about whether it works."""

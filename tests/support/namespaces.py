@@ -32,9 +32,13 @@ NEEDS_MOUNTS = pytest.mark.skipif(
 )
 
 
-def with_small_disk(folder: Path, size: str) -> list[str]:
-    """The start of a command line: ``folder`` is an empty file system of ``size`` (``64k``)."""
-    return _mounting('mount -t tmpfs -o "size=$1" tmpfs "$2"', size, str(folder))
+def with_small_disk(folder: Path, limit: str) -> list[str]:
+    """The start of a command line: ``folder`` is an empty file system of its own.
+
+    ``limit`` is an option of tmpfs: ``size=64k``, or ``nr_inodes=1`` for one without room for a
+    single file.
+    """
+    return _mounting('mount -t tmpfs -o "$1" tmpfs "$2"', limit, str(folder))
 
 
 def with_read_only(folder: Path) -> list[str]:

@@ -137,7 +137,7 @@ def test_full_disk(tmp_path: Path, compiler: Path) -> None:
     """Room for the lock, and for a part of the first file of a build."""
     full = tmp_path / "full"
     full.mkdir()
-    text = finish(start(full, with_small_disk(full, "64k"), CXX=str(compiler)))
+    text = finish(start(full, with_small_disk(full, "size=64k"), CXX=str(compiler)))
     assert text.startswith(f"plain torch ({compiler} failed: ")
     assert "No space left on device" in text
 
