@@ -106,9 +106,9 @@ def _draft_class(module: str, name: str, inner: str, since: str | None = None) -
 _DRAFTS = (
     *_draft_class(_LLAMA, "Eagle3LlamaForCausalLM", "LlamaModel"),
     *_draft_class(_DEEPSEEK, "Eagle3DeepseekV2ForCausalLM", "DeepseekV2Eagle3Model"),
-    *_draft_class(_QWEN3, "Eagle3Qwen3ForCausalLM", "Qwen3Eagle3Model", since="0.26"),
+    *_draft_class(_QWEN3, "Eagle3Qwen3ForCausalLM", "Qwen3Eagle3Model", since="0.24"),
     Hook(_LLAMA, "LlamaModel.input_norm", "replaced", "a norm over all aux states"),
-    Hook(_LLAMA, "LlamaModel.fc_norm", "replaced", "a norm per aux state", since="0.23"),
+    Hook(_LLAMA, "LlamaModel.fc_norm", "replaced", "a norm per aux state", since="0.22"),
 )
 
 _VLLM = (
@@ -189,7 +189,7 @@ _VLLM = (
         "SpecDecodeBaseProposer.propose",
         "assumed",
         "calls combine_hidden_states once per step, outside any graph (V1 runner)",
-        since="0.23",
+        since="0.20",
     ),
     Hook(
         "vllm.v1.spec_decode.llm_base_proposer",
@@ -197,7 +197,7 @@ _VLLM = (
         "assumed",
         "shares the target's table (V1 runner)",
         ("self", "target_language_model"),
-        since="0.23",
+        since="0.20",
     ),
     Hook(
         "vllm.v1.spec_decode.llm_base_proposer",
@@ -205,7 +205,7 @@ _VLLM = (
         "assumed",
         "shares the target's head (V1 runner)",
         ("self", "target_language_model"),
-        since="0.23",
+        since="0.20",
     ),
     Hook(
         "vllm.v1.spec_decode.eagle",
@@ -213,7 +213,7 @@ _VLLM = (
         "assumed",
         "the same in older releases",
         ("self", "target_language_model"),
-        until="0.23",
+        until="0.20",
     ),
     Hook(
         "vllm.v1.worker.gpu.spec_decode.eagle.utils",
@@ -315,7 +315,7 @@ _CPU_HOST = (
         "avoided",
         "repaired where faulty (vllm-project/vllm#46069)",
         since="0.20",
-        until="0.32",
+        until="0.31",
     ),
     _cpu(
         "vllm.utils.cpu_triton_utils",
@@ -323,7 +323,7 @@ _CPU_HOST = (
         "avoided",
         "repaired where faulty (vllm-project/vllm#55005)",
         since="0.20",
-        until="0.32",
+        until="0.31",
     ),
 )
 

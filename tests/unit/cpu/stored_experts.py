@@ -80,7 +80,10 @@ def load_experts(
     dtype: torch.dtype = torch.float32,
     **options: Any,
 ) -> Any:
-    """vLLM's layer with these experts, loaded as its Qwen3-MoE does, ready to run."""
+    """vLLM's layer with these experts, ready to run.
+
+    Loaded with names for all arguments, as vLLM does from 0.24 on; before, it names only some.
+    """
     from vllm.model_executor.layers.fused_moe import FusedMoE
 
     stock = torch.get_default_dtype()
@@ -101,9 +104,9 @@ def load_experts(
                 for leaf, tensor in matrix.tensors.items():
                     parameter = getattr(layer, f"{name}_{leaf}")
                     parameter.weight_loader(
-                        parameter,
-                        tensor,
-                        f"{LAYER}.{name}_{leaf}",
+                        param=parameter,
+                        loaded_weight=tensor,
+                        weight_name=f"{LAYER}.{name}_{leaf}",
                         shard_id=shard,
                         expert_id=number,
                         return_success=True,

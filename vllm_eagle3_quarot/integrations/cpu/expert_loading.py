@@ -47,27 +47,33 @@ class ExpertTensors:
             dtype: what the format allows.
             shapes: shape of a whole tensor, before vLLM takes this rank's part, by vLLM's name of
                 the matrix.
-            load: ``FusedMoE.weight_loader``, which returns whether the expert is this rank's.
+            load: the layer's ``weight_loader``, which returns whether the expert is this rank's.
         """
 
+        # vLLM's names of the parameters: from 0.24 on they are passed by name.
         def load_checked(
-            parameter: torch.Tensor,
-            tensor: torch.Tensor,
+            param: torch.Tensor,
+            loaded_weight: torch.Tensor,
             weight_name: str,
             shard_id: str,
             expert_id: int,
             return_success: bool = False,
         ) -> bool | None:
             name = f"{self._plan.matrix(expert_id, shard_id)}.{leaf}"
-            check_dtype(name, tensor, [dtype], self._plan.scheme)
-            if tuple(tensor.shape) != shapes[shard_id]:
+            check_dtype(name, loaded_weight, [dtype], self._plan.scheme)
+            if tuple(loaded_weight.shape) != shapes[shard_id]:
                 raise CheckpointError(
-                    f"'{name}' has shape {tuple(tensor.shape)} where the model's experts have "
-                    f"{shapes[shard_id]}; is config.json from another checkpoint? Per-group "
+                    f"'{name}' has shape {tuple(loaded_weight.shape)} where the model's experts "
+                    f"have {shapes[shard_id]}; is config.json from another checkpoint? Per-group "
                     "scales are not supported"
                 )
             loaded = load(
-                parameter, tensor, weight_name, shard_id, expert_id, return_success=return_success
+                param,
+                loaded_weight,
+                weight_name,
+                shard_id,
+                expert_id,
+                return_success=return_success,
             )
             self._arrived.add(name)
             return loaded
