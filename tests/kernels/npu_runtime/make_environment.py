@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import sysconfig
-import venv
 from importlib import metadata
 from pathlib import Path
+
+from tools.layered_environment import make_layered_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUIREMENTS = ROOT / "requirements" / "npu-runtime.txt"
@@ -26,23 +26,12 @@ def main() -> int:
     parser.add_argument("requirements", type=Path, nargs="?", default=REQUIREMENTS)
     arguments = parser.parse_args()
     folder: Path = arguments.folder
-    venv.create(folder, clear=True, symlinks=True)
-    python = folder / "bin" / "python"
-    # A path file, not --system-site-packages: that would show the base interpreter's packages.
-    purelib = subprocess.run(
-        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
-    # An editable installation is a path file of its own, which is not read from there: hence ROOT.
-    paths = (ROOT, sysconfig.get_path("purelib"))
-    (Path(purelib) / "main_environment.pth").write_text("".join(f"{path}\n" for path in paths))
-    pip = [sys.executable, "-m", "pip", "--python", str(python)]
+    site_packages = make_layered_environment(folder)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     install = [*pip, "install", "--disable-pip-version-check", "--no-deps"]
     subprocess.run([*install, "-r", str(arguments.requirements)], check=True)
 
-    (torch_npu,) = metadata.distributions(name="torch_npu", path=[purelib])
+    (torch_npu,) = metadata.distributions(name="torch_npu", path=[str(site_packages)])
     torch = metadata.version("torch").partition("+")[0]
     if not f"{torch_npu.version}.".startswith(f"{torch}."):
         print(
