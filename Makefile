@@ -25,7 +25,7 @@ DOCS_VENV ?= .venv-docs
 SOAK_MINUTES ?= 5
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit soak test-contract-all test-npu test-ascend docs lint clean
+.PHONY: help venv demo test test-unit soak test-contract-all test-npu test-ascend test-matrix docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
@@ -35,6 +35,7 @@ help:
 	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
 	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment)"
+	@echo "make test-matrix  the served pair on other releases of vLLM (own environments, some 10 GB)"
 	@echo "make docs       the documentation, English and Chinese, into build/site (own environment)"
 	@echo "make lint       ruff and mypy"
 	@echo "make venv       only install (the others do so when needed)"
@@ -92,6 +93,11 @@ test-ascend: $(ASCEND_STAMP)
 	EAGLE3_QUAROT_ASCEND_VENV=$(abspath $(ASCEND_VENV))/bin/python \
 		$(BIN)/python -m pytest tests/ascend $(ASCEND_TESTS)
 
+# RELEASES="0.26.0 0.32.0" for some of them.
+test-matrix: $(STAMP)
+	$(if $(TORCH_INDEX_URL),PIP_EXTRA_INDEX_URL=$(TORCH_INDEX_URL)) \
+		$(BIN)/python -m tools.engine_matrix $(RELEASES)
+
 $(DOCS_STAMP): requirements/docs.txt
 	@$(PYTHON) -m venv $(DOCS_VENV)
 	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
@@ -110,5 +116,5 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(NPU_VENV) $(ASCEND_VENV) $(DOCS_VENV) .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPU_VENV) $(ASCEND_VENV) $(DOCS_VENV) .matrix .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -6,12 +6,15 @@ They run one after the other: two cores hardly carry one, and each takes several
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.served import Served, serve_once
+from tools.engine_matrix.measure import MEASURED_VARIABLE
+from tools.engine_matrix.results import UNDRAFTED, UNROTATED, write_runs
 from tools.serving import GreedyRun, ReferencePair, ServeOptions
 
 MEASURED = pytest.StashKey[dict[str, GreedyRun]]()
@@ -26,7 +29,10 @@ def measured(pytestconfig: pytest.Config) -> dict[str, GreedyRun]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    for title, run in config.stash.get(MEASURED, {}).items():
+    runs = config.stash.get(MEASURED, {})
+    if runs and MEASURED_VARIABLE in os.environ:
+        write_runs(Path(os.environ[MEASURED_VARIABLE]), runs)
+    for title, run in runs.items():
         counters = run.counters
         drafting = ""
         if counters.drafts:
@@ -50,7 +56,7 @@ def unrotated(pair: ReferencePair, logs: Path, measured: dict[str, GreedyRun]) -
     """The unrotated W8A8 target with its draft: what the plugin has to restore."""
     options = ServeOptions(target=pair.unrotated, draft=pair.draft)
     served = serve_once(options, pair.completions, logs / "unrotated.log", signal.SIGINT)
-    measured["unrotated target + draft"] = served.run
+    measured[UNROTATED] = served.run
     return served
 
 
@@ -59,5 +65,5 @@ def undrafted(pair: ReferencePair, logs: Path, measured: dict[str, GreedyRun]) -
     """The rotated W8A8 target without a draft: the text that speculation has to reproduce."""
     options = ServeOptions(target=pair.rotated)
     served = serve_once(options, pair.completions, logs / "undrafted.log", signal.SIGTERM)
-    measured["rotated target, no draft"] = served.run
+    measured[UNDRAFTED] = served.run
     return served

@@ -11,6 +11,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from transformers import AutoTokenizer
 
 from tests.e2e.served import DTYPE, MAX_TOKENS, serve_once
@@ -22,6 +23,7 @@ from tools.serving import ReferencePair, ServeOptions
 PROMPTS = 4
 
 
+@pytest.mark.matrix
 def test_greedy_text_is_that_of_the_target_without_speculation(
     pair: ReferencePair, logs: Path, tmp_path: Path
 ) -> None:

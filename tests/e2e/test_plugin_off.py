@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.served import Served, serve_once
+from tools.engine_matrix.results import PLUGIN_OFF
 from tools.serving import GreedyRun, ReferencePair, ServeOptions, Server, ServingError
 
 BROKEN_MEAN_LENGTH = 1.2
@@ -28,15 +29,17 @@ def off(pair: ReferencePair, logs: Path, measured: dict[str, GreedyRun]) -> Serv
     plugin = {"mode": "off", "guard": guard}
     options = ServeOptions(target=pair.rotated, draft=pair.draft, plugin=plugin)
     served = serve_once(options, pair.completions, logs / "off.log", signal.SIGTERM)
-    measured["rotated target + draft, plugin off"] = served.run
+    measured[PLUGIN_OFF] = served.run
     return served
 
 
+@pytest.mark.matrix
 def test_a_rotated_target_rejects_nearly_every_proposal(off: Served) -> None:
     """vllm-project/vllm-ascend#5974: no error, no warning, no speed-up."""
     assert off.run.counters.mean_acceptance_length <= BROKEN_MEAN_LENGTH
 
 
+@pytest.mark.matrix
 def test_rejected_proposals_do_not_change_the_text(off: Served, undrafted: Served) -> None:
     assert off.run.texts == undrafted.run.texts
 

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.clients import Answer, send_requests
 from tests.e2e.served import DTYPE, MAX_TOKENS, PROMPTS, Served
 from tools.docs import grafana
+from tools.engine_matrix.results import PLUGIN_ON
 from tools.serving import GreedyRun, ReferencePair, ServeOptions, Server, greedy_run
 
 WORKING_FIRST_POSITION = 0.8
@@ -52,14 +53,16 @@ def server(
 @pytest.fixture(scope="module")
 def on(server: Server, pair: ReferencePair, measured: dict[str, GreedyRun]) -> GreedyRun:
     run = greedy_run(server, pair.completions[:PROMPTS], MAX_TOKENS)
-    measured["rotated target + draft, plugin on"] = run
+    measured[PLUGIN_ON] = run
     return run
 
 
+@pytest.mark.matrix
 def test_the_unrotated_pair_is_a_baseline_worth_reaching(unrotated: Served) -> None:
     assert unrotated.run.counters.acceptance[0] >= WORKING_FIRST_POSITION
 
 
+@pytest.mark.matrix
 def test_acceptance_of_every_position_is_that_of_the_unrotated_pair(
     on: GreedyRun, unrotated: Served
 ) -> None:
@@ -67,6 +70,7 @@ def test_acceptance_of_every_position_is_that_of_the_unrotated_pair(
     assert on.counters.acceptance == pytest.approx(expected, abs=POSITION_TOLERANCE)
 
 
+@pytest.mark.matrix
 def test_mean_acceptance_length_is_that_of_the_unrotated_pair(
     on: GreedyRun, unrotated: Served
 ) -> None:
@@ -74,6 +78,7 @@ def test_mean_acceptance_length_is_that_of_the_unrotated_pair(
     assert on.counters.mean_acceptance_length == pytest.approx(expected, rel=MEAN_LENGTH_TOLERANCE)
 
 
+@pytest.mark.matrix
 def test_greedy_text_is_that_of_the_target_without_speculation(
     on: GreedyRun, undrafted: Served
 ) -> None:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tools.serving import ServeOptions
+from tools.serving.options import PYTHON_VARIABLE
 
 
 def value_of(command: list[str], flag: str) -> str:
@@ -39,6 +41,15 @@ def test_draft_and_plugin_settings_are_json() -> None:
 def test_further_arguments_come_last_so_that_they_win() -> None:
     options = ServeOptions(target=Path("/t"), arguments=("--max-num-batched-tokens", "64"))
     assert options.command(8123)[-2:] == ["--max-num-batched-tokens", "64"]
+
+
+def test_another_environment_can_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PYTHON_VARIABLE, raising=False)
+    assert ServeOptions(target=Path("/t")).command(8123)[0] == sys.executable
+    monkeypatch.setenv(PYTHON_VARIABLE, "/other/bin/python")
+    assert ServeOptions(target=Path("/t")).command(8123)[0] == "/other/bin/python"
+    options = ServeOptions(target=Path("/t"), python="/third/bin/python")
+    assert options.command(8123)[0] == "/third/bin/python"
 
 
 def test_the_callers_environment_wins_over_defaults_and_the_servers_own_over_both(

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from vllm_eagle3_quarot.serving.ports import HOST as HOST
 
+PYTHON_VARIABLE = "EAGLE3_QUAROT_SERVE_PYTHON"
+"""Names the interpreter that serves: that of another environment has another release of vLLM."""
+
 MODEL = "reference"
 """Name under which every server offers its target."""
 
@@ -41,6 +44,7 @@ class ServeOptions:
         max_num_seqs: requests decoded together at most.
         arguments: further arguments of the command; they win over the ones from here.
         environment: variables that this server gets, whatever the caller's environment says.
+        python: the interpreter; None: the one of $EAGLE3_QUAROT_SERVE_PYTHON, else ours.
     """
 
     target: Path
@@ -51,11 +55,13 @@ class ServeOptions:
     max_num_seqs: int = 8
     arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    python: str | None = None
 
     def command(self, port: int) -> list[str]:
-        """Return the argument vector, run by the interpreter that runs us."""
+        """Return the argument vector."""
+        python = self.python or os.environ.get(PYTHON_VARIABLE) or sys.executable
         command = [
-            *(sys.executable, "-m", "vllm.entrypoints.cli.main"),
+            *(python, "-m", "vllm.entrypoints.cli.main"),
             *("serve", str(self.target)),
             *("--host", HOST),
             *("--port", str(port)),
