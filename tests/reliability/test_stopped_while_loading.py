@@ -20,8 +20,8 @@ import pytest
 
 from tests.reliability.remains import shared_memory_of, what_is_left
 from tools.serving import ReferencePair, ServeOptions, Server, ServingError
-from tools.serving import server as server_module
 from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving import server as server_module
 
 NO_PLUGIN = {"VLLM_EAGLE3_QUAROT_DISABLE": "1"}
 
