@@ -3,11 +3,13 @@
 #   VENV             where the environment goes (default: .venv)
 #   TORCH_INDEX_URL  an index with CPU builds of torch; without it, PyPI's build is installed
 #   PORT             port of the demo's servers (default: any free one)
+#   SOAK_MINUTES     of load in `make soak` (default: 5); the faults take some five minutes more
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX_URL ?=
 PORT ?=
+SOAK_MINUTES ?= 5
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
@@ -22,15 +24,16 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 	-r requirements/torch.txt -r requirements/torch-cuda-libs.txt)
 
 DOCS_VENV ?= .venv-docs
-SOAK_MINUTES ?= 5
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit soak test-contract-all test-npu test-ascend test-matrix docs lint clean
+.PHONY: help venv demo test test-unit test-packaging test-contract-all test-npu test-ascend test-matrix \
+	soak docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
+	@echo "make test-packaging  wheels, installing, uninstalling, the Dockerfile's commands"
 	@echo "make soak       a server under load for minutes, and faults; report in build/soak (12 minutes)"
 	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
@@ -67,9 +70,12 @@ test: test-unit
 	$(BIN)/python -m pytest -m "e2e or engine"
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest -m "not e2e and not engine" -n auto --maxprocesses 4
+	$(BIN)/python -m pytest -m "not e2e and not engine and not packaging" -n auto --maxprocesses 4
 
-# SOAK_MINUTES: of load; the faults take some five minutes more.
+# With the environment of test-npu also the NPU kernels, built by CMake as the Dockerfile does it.
+test-packaging: $(STAMP)
+	$(BIN)/python -m pytest tests/packaging
+
 soak: $(STAMP)
 	EAGLE3_QUAROT_SOAK_MINUTES=$(SOAK_MINUTES) EAGLE3_QUAROT_SOAK_REPORT=build/soak \
 		$(BIN)/python -m pytest tests/reliability -m soak

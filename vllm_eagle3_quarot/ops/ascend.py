@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The AscendC kernels for the operators on an NPU: optional, built beforehand against CANN.
 
-``csrc/ascend`` is built and installed with CMake on a machine that has a CANN toolkit::
+``EAGLE3_QUAROT_NATIVE=ascend pip install --no-build-isolation .`` compiles ``csrc/ascend`` into the
+package (``hatch_build.py``) on a machine that has a CANN toolkit. By hand::
 
     cmake -S csrc/ascend -B build/ascend
     cmake --build build/ascend

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling ``csrc/cpu`` against the installed torch, into a cache folder shared by processes.
 
+A wheel may bring the library as well (``hatch_build.py`` calls :func:`build`); it is used when it
+was made from these sources for this torch, which its name says.
+
 The compiler is called directly: eight small files, no build system to depend on. The kernels
 themselves know nothing of torch and are compiled once per instruction set; the library chooses at
 run time, so one cached file serves every processor of an architecture.
@@ -32,6 +35,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 #: Where the sources lie: inside an installed wheel, or beside the package in a checkout.
 SOURCE_FOLDERS = (PACKAGE / "_csrc" / "cpu", PACKAGE.parent / "csrc" / "cpu")
 
+#: Where a wheel keeps what was compiled when it was built.
+BROUGHT = PACKAGE / "_lib"
+
 #: Seconds for one compiler call, and for another process to finish its build.
 COMPILER_TIMEOUT = 600.0
 LOCK_TIMEOUT = 900.0
@@ -62,7 +68,23 @@ class NativeBuildError(Exception):
 
 
 def library_path() -> Path:
-    """The cached library for these sources, this torch and this architecture; it may not exist.
+    """The library for these sources, this torch and this architecture; it may not exist.
+
+    The one that the wheel brought, else the one in the cache folder.
+
+    Raises:
+        NativeBuildError: the package came without sources.
+    """
+    name = library_name()
+    brought = BROUGHT / name
+    if is_intact(brought):
+        return brought
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "vllm-eagle3-quarot" / name
+
+
+def library_name() -> str:
+    """File name of the library for these sources, this torch and this architecture.
 
     Raises:
         NativeBuildError: the package came without sources.
@@ -74,9 +96,7 @@ def library_path() -> Path:
         digest.update(path.read_bytes())
     digest.update(Path(__file__).read_bytes())
     digest.update(f"{torch.__version__} {torch._C._GLIBCXX_USE_CXX11_ABI}".encode())
-    name = f"cpu-{platform.machine()}-torch{torch.__version__}-{digest.hexdigest()[:16]}.so"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "vllm-eagle3-quarot" / name
+    return f"cpu-{platform.machine()}-torch{torch.__version__}-{digest.hexdigest()[:16]}.so"
 
 
 def is_intact(path: Path) -> bool:
@@ -86,9 +106,14 @@ def is_intact(path: Path) -> bool:
     be known before it is opened.
     """
     try:
-        return _checksum_path(path).read_bytes() == _checksum(path)
+        return checksum_path(path).read_bytes() == _checksum(path)
     except OSError:
         return False
+
+
+def checksum_path(path: Path) -> Path:
+    """The file beside a library that says what its contents are."""
+    return path.with_suffix(".sha256")
 
 
 def build(path: Path) -> None:
@@ -114,7 +139,7 @@ def build(path: Path) -> None:
             checksum = Path(folder) / "checksum"
             checksum.write_bytes(_checksum(built))
             os.replace(built, path)
-            os.replace(checksum, _checksum_path(path))
+            os.replace(checksum, checksum_path(path))
         logger.debug("eagle3_quarot: built %s in %.0f s", path, time.monotonic() - start)
 
 
@@ -145,10 +170,6 @@ def compile_kernels(compiler: list[str], folder: Path, *more_flags: str) -> list
 
 def _checksum(path: Path) -> bytes:
     return hashlib.sha256(path.read_bytes()).hexdigest().encode()
-
-
-def _checksum_path(path: Path) -> Path:
-    return path.with_suffix(".sha256")
 
 
 def _sources() -> Path:

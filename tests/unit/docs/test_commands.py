@@ -47,6 +47,9 @@ SERVER_NEEDED: Mapping[str, str] = {"watch": "tests/serving", "bench": "tests/se
 #: What ``vllm serve`` parses: the whole command, or options to be added to one.
 SERVED = ("vllm", "--additional-config", "--speculative-config")
 
+#: Programs of the installation page; `test_install_commands.py` compares what they are given.
+INSTALLATION = ("docker", "rm", "source")
+
 #: Targets of the Makefile that neither .ci/run nor another target runs, with what stands for them.
 MAKE_ELSEWHERE: Mapping[str, str] = {
     "demo": "its steps are the tests in tests/demo; the servers are those of tests/e2e",
@@ -164,7 +167,8 @@ def test_pip_understands(command: Command) -> None:
     assert parsed.returncode == 0, parsed.stderr
     for package in json.loads(parsed.stdout):
         name = package.partition("[")[0]
-        assert name == "vllm-eagle3-quarot" or (ROOT / name / "pyproject.toml").is_file()
+        built = name in ("hatchling>=1.27", "dist/vllm_eagle3_quarot-*.whl")
+        assert name == "vllm-eagle3-quarot" or built or (ROOT / name / "pyproject.toml").is_file()
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")  # of other tests
@@ -213,6 +217,7 @@ def test_allow_list_names_every_entry_point(command: Command) -> None:
 
 def test_every_command_has_a_test() -> None:
     tested = {"", "eagle3-quarot", "make", "msmodelslim", "pip", "python", *SERVED}
+    tested |= set(INSTALLATION)
     untested = [f"{each.page}: {each.line}" for each in COMMANDS if each.program not in tested]
     assert untested == []
 
