@@ -15,26 +15,35 @@ larger ones it takes from the system on every call, and the first touch of their
 much as the work, for clone and cat as well.)
 
 Reading the result. Per vector of 16 channels (AVX-512) the power-of-two kernel executes, in two
-passes over a block in the first-level cache:
+passes over a block in the first-level cache, for m = 4096:
 
-    first pass  2 to widen bf16, 4 shuffles and 4 fused multiply-adds (distances 1 … 8), 4 additions
-                or subtractions (distances 16 … 128), 1 store
-    second pass 1 load, log2(m) - 8 additions, 1 product with s, 4 to round to bf16, 1 store
+    strided pass     1 permutation that widens bf16, 4 additions (distances 2048 … 256), half of
+                     them as fused products with 1, 1 store
+    contiguous pass  1 load, 4 additions (128 … 16), 4 shuffles and 4 fused products (8 … 1),
+                     1 product with s, 2.5 to round to bf16, half a store
 
-that is about 26 vector instructions for m = 4096, at least 13 cycles on a core that retires two
-512-bit ones per cycle, against 64 bytes of traffic (32 read, 32 written; 96 where a line is read
-before it is written). On a Zen 4 core, rows in the cache take 16.4 cycles per vector for m = 4096
-(9.2 and 6.7, the passes alone) and 14.3 for m = 2048: 4.5 and 4.0 ns at 3.7 GHz, 14 and 16 GB/s.
-The next row is fetched into the second-level cache meanwhile, and outputs of 2 MB or more are
-written past the caches in whole lines, without reading what they replace. Rows from and to memory
-then take 6.1 ns on one thread and 6.6 on each of two: what is left is instructions, and memory that
-two cores share.
+that is 20.5 vector instructions besides loads and stores, against 64 bytes of traffic (32 read,
+32 written; 96 where a line is read before it is written). A Zen 4 core has room for two 512-bit
+ones per cycle, so 10.3 cycles is a floor; but additions, products and shuffles are tied to half
+of its units each, and alternating them alone, in registers, reaches 1.2 to 1.7 per cycle.
+Measured, rows in the cache: 3.2 cycles for the strided pass, 10.9 for the contiguous one, 15.0
+together and 14.2 for m = 2048, which is 4.1 and 3.8 ns at 3.7 GHz or 16 and 17 GB/s, on each of
+two threads about what a copy of rows that are not in the cache does. Such rows cost 4.9 ns on one
+thread: while a row is written, the next one is fetched into the second-level cache, in the order
+in which it will be read, and outputs of 2 MB or more go past the caches in whole lines (5.2 ns if
+they do not). A copy of the same rows costs 2.4 to 2.8 ns there, and a copy is all that
+``torch.cat`` does. So one core is bound by instructions, and the correction cannot ride along
+entirely; two cores that share a memory come closer to it.
 
-A factor of order k adds, per vector, 3 additions and 2 stores to make the sums of four columns, and
-k / 4 fused multiply-adds whose operand comes from the cache, with half a load of a sign for each
-(k / 8 of both and 1 addition more when F = H_2 ⊗ F', as for 160). One 512-bit load, or half a
-store, per cycle makes that 4 + 3 k / 8 cycles: 8.5 for k = 12, 14.5 for 28, 34 for 160. Measured
-with the rounding: 13, 20 and 38 … 40, so these are bound by loads and stores.
+A factor of order k adds, per vector, 3 additions and 2 stores to make the sums of four columns,
+and k / 4 fused multiply-adds whose operand comes from the cache, with half a shuffle for the sign
+of each (k / 8 of both and 1 addition more when F = H_2 ⊗ F', as for 160). One 512-bit load or
+half a store per cycle, and one fused multiply-add, make that 4 + k / 4 cycles: 7 for k = 12, 11
+for 28, 24 for 160. Measured, all together: 24, 28 and 40 to 43 per vector, of which 160 spends 7
+on the runs, 4 on making the sums and 28 on adding them: 20 KB of sums beside codes, signs s and
+the row leave no room in a first-level cache of 32 KB. The order-80 half of the table (79 is
+prime: Paley's construction, a bordered circulant) has no further factor H_2 under any pairing of
+its rows or columns, which would make it cheaper.
 
 Cycles are of one thread that repeats one row, the smallest of many runs; the table is of all
 threads, with inputs that no cache holds.

@@ -1,215 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// torch.ops.eagle3_quarot on the CPU: checks, outputs, and rows spread over torch's threads.
+// torch.ops.eagle3_quarot on the CPU: checks and outputs.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "checks.h"
+#include "rotation.h"
 #include "row_transform.h"
 #include "rows.h"
+#include "run.h"
+#include "threads.h"
 
 namespace eagle3_quarot {
 namespace cpu {
 namespace {
-
-// Channels that keep a thread busy for some tens of microseconds, well above the cost of waking it.
-constexpr int64_t kChannelsPerThread = 65536;
-
-// Outputs from here on (2 MB of 16-bit elements) leave the second-level caches before they are read.
-constexpr int64_t kStreamedChannels = 1 << 20;
-
-// Factors of a larger order go through torch's GEMM, and so do all without a Hadamard part.
-constexpr int64_t kLargestSmallFactor = 256;
-
-// Rows that go through the GEMM at once; bounds its fp32 copies.
-constexpr int64_t kGemmRows = 1024;
-
-const Kernels& Native() {
-  static const Kernels& kernels = SelectKernels(std::getenv("VLLM_EAGLE3_QUAROT_CPU_KERNEL"));
-  return kernels;
-}
-
-// Scratch memory of one thread. It grows to the largest size asked for and is kept.
-class Scratch {
- public:
-  Scratch() = default;
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() { std::free(memory_); }
-
-  float* Reserve(int64_t floats) {
-    if (floats > size_) {
-      std::free(memory_);
-      memory_ = nullptr;
-      size_ = 0;
-      void* memory = nullptr;
-      TORCH_CHECK(posix_memalign(&memory, 4 * kMaxLanes, floats * sizeof(float)) == 0,
-                  "eagle3_quarot: out of memory");
-      memory_ = static_cast<float*>(memory);
-      size_ = floats;
-    }
-    return memory_;
-  }
-
-  static Scratch& OfThisThread() {
-    static thread_local Scratch scratch;
-    return scratch;
-  }
-
- private:
-  float* memory_ = nullptr;
-  int64_t size_ = 0;
-};
-
-int64_t RowsPerThread(int64_t channels) {
-  return std::max<int64_t>(1, kChannelsPerThread / std::max<int64_t>(1, channels));
-}
-
-// Q as one call sees it.
-class Rotation {
- public:
-  Rotation(const at::Tensor& signs, const at::Tensor& factor, int64_t power, Direction direction)
-      : signs_(signs.contiguous()),
-        factor_(factor.contiguous()),
-        power_(power),
-        direction_(direction),
-        uses_gemm_(power == 1 || factor.size(0) > kLargestSmallFactor) {
-    if (!uses_gemm_) {
-      transform_ = MakeTransform(factor_.size(0), power, signs_.const_data_ptr<float>(),
-                                 factor_.const_data_ptr<float>(), direction);
-    }
-  }
-
-  void SetMultiplier(const at::Tensor& multiplier) {
-    multiplier_ = multiplier.contiguous();
-    transform_.multiplier = multiplier_.const_data_ptr<float>();
-    transform_.multiplier_size = multiplier_.numel();
-  }
-
-  bool uses_gemm() const { return uses_gemm_; }
-  const Transform& transform() const { return transform_; }
-  int64_t block() const { return signs_.numel(); }
-
-  // `x` [n, channels] of any float dtype times Q or Q^T, in fp32, where there is no kernel for it.
-  at::Tensor Multiply(const at::Tensor& x) const {
-    const int64_t order = factor_.size(0);
-    at::Tensor y = x.to(at::kFloat);
-    if (multiplier_.defined()) {
-      y = y.reshape({-1, multiplier_.numel()}).mul(multiplier_);
-    }
-    y = y.reshape({-1, block()});
-    const bool rotate = direction_ == Direction::kRotate;
-    if (rotate) y = y.mul(signs_);
-    if (power_ == 1) {
-      y = at::mm(y, rotate ? factor_ : factor_.t());
-    } else {
-      y = at::matmul(rotate ? factor_.t() : factor_, Hadamard(y).view({-1, order, power_}));
-    }
-    y = y.reshape({-1, block()});
-    if (!rotate) y.mul_(signs_);
-    return y.reshape(x.sizes());
-  }
-
- private:
-  // fp32 `x` [n, block] with every run of `power_` channels transformed, a new tensor.
-  at::Tensor Hadamard(const at::Tensor& x) const {
-    const at::Tensor y = at::empty(x.sizes(), x.options());
-    const float one = 1.0f;
-    const Transform runs = MakeTransform(1, power_, nullptr, &one, direction_);
-    const Rows source(x), target(y);
-    at::parallel_for(0, source.count(), RowsPerThread(block()), [&](int64_t begin, int64_t end) {
-      float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(runs));
-      for (int64_t row = begin; row < end; ++row) {
-        Native().transform_row(runs, 0, block(), Dtype::kFloat32, source.At(row), nullptr,
-                               Dtype::kFloat32, target.At(row), false, scratch);
-      }
-    });
-    return y;
-  }
-
-  at::Tensor signs_;
-  at::Tensor factor_;
-  at::Tensor multiplier_;
-  int64_t power_;
-  Direction direction_;
-  bool uses_gemm_;
-  Transform transform_;
-};
-
-// Rows to read and the rows of the same width that take their product.
-struct Job {
-  Rows source;
-  Rows target;
-};
-
-// What a thread transforms at once: a row or a piece of one, of no channels beyond a row's end.
-struct Item {
-  const Job& job;
-  int64_t row;
-  int64_t first;
-  int64_t channels;
-
-  const char* Source() const { return channels > 0 ? job.source.At(row, first) : nullptr; }
-  char* Target() const { return job.target.At(row, first); }
-};
-
-void Run(const Rotation& rotation, const std::vector<Job>& jobs) {
-  const int64_t rows = jobs[0].source.count();
-  if (rotation.uses_gemm()) {
-    for (int64_t start = 0; start < rows; start += kGemmRows) {
-      const int64_t count = std::min(kGemmRows, rows - start);
-      for (const Job& job : jobs) {
-        job.target.tensor.narrow(0, start, count)
-            .copy_(rotation.Multiply(job.source.tensor.narrow(0, start, count)));
-      }
-    }
-    return;
-  }
-  const Transform& transform = rotation.transform();
-  // With few rows the blocks of a row are spread over the threads as well.
-  const int64_t widest = std::max_element(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-                           return a.source.width() < b.source.width();
-                         })->source.width();
-  const int64_t count = static_cast<int64_t>(jobs.size());
-  const bool whole_rows = rows * count >= 4 * at::get_num_threads();
-  const int64_t piece = whole_rows ? widest : transform.block;
-  if (piece == 0) return;
-  const int64_t pieces = (widest + piece - 1) / piece;
-  const auto item_at = [&](int64_t index) {
-    const int64_t first = index % pieces * piece;
-    const Job& job = jobs[index / pieces % count];
-    return Item{job, index / pieces / count, first, std::min(piece, job.source.width() - first)};
-  };
-  const bool streams = !jobs[0].target.tensor.is_alias_of(jobs[0].source.tensor) &&
-                       rows * widest * count >= kStreamedChannels;
-  const Kernels& kernels = Native();
-  at::parallel_for(
-      0, rows * count * pieces, RowsPerThread(piece), [&](int64_t begin, int64_t end) {
-        float* scratch = Scratch::OfThisThread().Reserve(ScratchFloats(transform));
-        for (int64_t index = begin; index < end; ++index) {
-          const Item item = item_at(index);
-          if (item.channels <= 0) continue;
-          const void* next = index + 1 < end ? item_at(index + 1).Source() : nullptr;
-          kernels.transform_row(transform, item.first, item.channels,
-                                DtypeFor(item.job.source.tensor), item.Source(), next,
-                                DtypeFor(item.job.target.tensor), item.Target(), streams, scratch);
-        }
-        if (streams) kernels.finish_streaming();
-      });
-}
 
 at::Tensor Unrotate(const at::Tensor& x, const at::Tensor& signs, const at::Tensor& factor,
                     int64_t power) {

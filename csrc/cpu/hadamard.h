@@ -17,16 +17,16 @@
 #ifndef EAGLE3_QUAROT_CPU_HADAMARD_H_
 #define EAGLE3_QUAROT_CPU_HADAMARD_H_
 
+#include "butterflies.h"
+#include "fetch.h"
 #include "storage.h"
 
 namespace eagle3_quarot {
 namespace cpu {
 namespace EAGLE3_QUAROT_ISA {
 
-constexpr auto kLaneIndices = std::make_integer_sequence<int, kLanes>();
-
 // How far the contiguous pass reaches where runs are long enough.
-constexpr int64_t kReach = kRadix * kLanes;
+constexpr int kReach = kRadix * kLanes;
 
 // What is multiplied to the input of one block; null for nothing.
 struct InputScales {
@@ -36,73 +36,10 @@ struct InputScales {
   bool None() const { return multiplier == nullptr && signs == nullptr; }
 };
 
-#if defined(__FMA__)
-constexpr bool kHasFusedProducts = true;
-#else
-constexpr bool kHasFusedProducts = false;
-#endif
-
-// 1, of which the compiler does not know that a product with it can be left out.
-EAGLE3_QUAROT_INLINE Vector HiddenOne() {
-  Vector one = Broadcast(1.0f);
-#if defined(__FMA__)
-  asm("" : "+x"(one));
-#endif
-  return one;
-}
-
-// `one` is 1 where differences are to be products and sums in one, else nothing is multiplied: some
-// processors (Zen 4) have units of their own for additions and for products, and a pass of additions
-// alone leaves the latter idle.
-template <bool kWithProducts, int kCount, int kDistance = kCount / 2>
-EAGLE3_QUAROT_INLINE void VectorButterflies(Vector (&v)[kCount], Vector one) {
-  if constexpr (kDistance > 0) {
-#pragma GCC unroll 16
-    for (int pair = 0; pair < kCount / 2; ++pair) {
-      const int low = pair / kDistance * (2 * kDistance) + pair % kDistance;
-      const Vector a = v[low];
-      const Vector b = v[low + kDistance];
-      v[low] = a + b;
-      v[low + kDistance] = kWithProducts ? a - b * one : a - b;
-    }
-    VectorButterflies<kWithProducts, kCount, kDistance / 2>(v, one);
-  }
-}
-
-// Distances kLanes / 2 ... 1, those below `power` only.
-template <int kDistance = kLanes / 2>
-EAGLE3_QUAROT_INLINE Vector LaneButterflies(Vector value, int64_t power) {
-  if constexpr (kDistance > 0) {
-    if (kDistance < power) value = LaneButterfly<kDistance>(value, kLaneIndices);
-    return LaneButterflies<kDistance / 2>(value, power);
-  } else {
-    return value;
-  }
-}
-
 EAGLE3_QUAROT_INLINE Vector Scale(Vector value, InputScales scales, int64_t i) {
   if (scales.multiplier != nullptr) value *= WithoutPayloads(Load(scales.multiplier + i));
   if (scales.signs != nullptr) value *= Load(scales.signs + i);
   return value;
-}
-
-// Memory to fetch while a block is transformed: what will be read after it, and where it will be
-// written; null for nothing. Strided reads are not foreseen by the processor.
-template <class T>
-struct Upcoming {
-  const T* reads;
-  const T* writes;
-};
-
-// Two vectors of T's at offset i into the second-level cache: the first one is full of the block and
-// its factors.
-template <class T>
-EAGLE3_QUAROT_INLINE void Fetch(const T* memory, int64_t i) {
-  if (memory == nullptr) return;
-  const char* bytes = reinterpret_cast<const char*>(memory + i);
-  for (int64_t line = 0; line < static_cast<int64_t>(2 * kLanes * sizeof(T)); line += kLine) {
-    __builtin_prefetch(bytes + line, 0, 2);
-  }
 }
 
 // Part kPart of kCount pairs of vectors, `distance` apart.
@@ -125,14 +62,11 @@ EAGLE3_QUAROT_INLINE void StridedGroup(const T* source, float* target, int64_t s
 
 template <int kCount, bool kScaled, class T>
 EAGLE3_QUAROT_INLINE void Strided(const T* source, float* target, int64_t size, int64_t distance,
-                                  InputScales scales, Upcoming<T> upcoming) {
+                                  InputScales scales, const T* place) {
   for (int64_t outer = 0; outer < size; outer += kCount * distance) {
     for (int64_t start = outer; start < outer + distance; start += 2 * kLanes) {
 #pragma GCC unroll 16
-      for (int r = 0; r < kCount; ++r) {
-        Fetch(upcoming.reads, start + r * distance);
-        Fetch(upcoming.writes, start + r * distance);
-      }
+      for (int r = 0; r < kCount; ++r) FetchTarget(place, start + r * distance);
       StridedGroup<kCount, kScaled, 0>(source, target, start, distance, scales);
       StridedGroup<kCount, kScaled, 1>(source, target, start, distance, scales);
     }
@@ -144,24 +78,24 @@ EAGLE3_QUAROT_INLINE void Strided(const T* source, float* target, int64_t size, 
 // registers.
 template <int kCount, class T>
 void StridedPass(const T* source, float* target, int64_t size, int64_t distance, InputScales scales,
-                 Upcoming<T> upcoming) {
+                 const T* place) {
   if (!scales.None()) {
-    Strided<kCount, true>(source, target, size, distance, scales, upcoming);
+    Strided<kCount, true>(source, target, size, distance, scales, place);
   } else if (distance == kReach) {
-    Strided<kCount, false>(source, target, size, kReach, scales, upcoming);
+    Strided<kCount, false>(source, target, size, kReach, scales, place);
   } else {
-    Strided<kCount, false>(source, target, size, distance, scales, upcoming);
+    Strided<kCount, false>(source, target, size, distance, scales, place);
   }
 }
 
 template <class T>
 void StridedPassOf(int64_t count, const T* source, float* target, int64_t size, int64_t distance,
-                   InputScales scales, Upcoming<T> upcoming) {
+                   InputScales scales, const T* place) {
   switch (count) {
-    case 2: return StridedPass<2>(source, target, size, distance, scales, upcoming);
-    case 4: return StridedPass<4>(source, target, size, distance, scales, upcoming);
-    case 8: return StridedPass<8>(source, target, size, distance, scales, upcoming);
-    default: return StridedPass<kRadix>(source, target, size, distance, scales, upcoming);
+    case 2: return StridedPass<2>(source, target, size, distance, scales, place);
+    case 4: return StridedPass<4>(source, target, size, distance, scales, place);
+    case 8: return StridedPass<8>(source, target, size, distance, scales, place);
+    default: return StridedPass<kRadix>(source, target, size, distance, scales, place);
   }
 }
 
@@ -186,7 +120,7 @@ void ReadShortRuns(const T* source, float* block, int64_t i, int64_t size, int64
 // The only pass of runs of kCount vectors: reads the row. Runs of one vector are taken in pairs, too.
 template <int kCount, bool kScaled, class T>
 EAGLE3_QUAROT_INLINE void ReadContiguous(const T* source, float* block, int64_t size,
-                                         InputScales scales, Upcoming<T> upcoming) {
+                                         InputScales scales, const T* place) {
   constexpr int kAtOnce = kCount == 1 ? 2 : kCount;
   int64_t start = 0;
   for (; start + kAtOnce * kLanes <= size; start += kAtOnce * kLanes) {
@@ -194,8 +128,7 @@ EAGLE3_QUAROT_INLINE void ReadContiguous(const T* source, float* block, int64_t 
 #pragma GCC unroll 16
     for (int r = 0; r < kAtOnce; r += 2) {
       const int64_t i = start + r * kLanes;
-      Fetch(upcoming.reads, i);
-      Fetch(upcoming.writes, i);
+      FetchTarget(place, i);
       v[r] = LoadOfPair<0>(source + i);
       v[r + 1] = LoadOfPair<1>(source + i);
       if (kScaled) {
@@ -214,19 +147,20 @@ EAGLE3_QUAROT_INLINE void ReadContiguous(const T* source, float* block, int64_t 
 
 template <int kCount, class T>
 void ReadingPass(const T* source, float* block, int64_t size, InputScales scales,
-                 Upcoming<T> upcoming) {
+                 const T* place) {
   if (scales.None()) {
-    ReadContiguous<kCount, false>(source, block, size, scales, upcoming);
+    ReadContiguous<kCount, false>(source, block, size, scales, place);
   } else {
-    ReadContiguous<kCount, true>(source, block, size, scales, upcoming);
+    ReadContiguous<kCount, true>(source, block, size, scales, place);
   }
 }
 
 // The last pass of longer runs. `block` and `target` may be the same memory.
 template <bool kScaled, class T>
 EAGLE3_QUAROT_INLINE void WriteContiguous(const float* block, T* target, int64_t size,
-                                          const float* scale) {
+                                          const float* scale, NextBlock& next) {
   for (int64_t start = 0; start < size; start += kReach) {
+    next.Fetch<kReach * 2 / kLine>();
     Vector v[kRadix];
 #pragma GCC unroll 16
     for (int r = 0; r < kRadix; ++r) v[r] = Load(block + start + r * kLanes);
@@ -246,11 +180,11 @@ EAGLE3_QUAROT_INLINE void WriteContiguous(const float* block, T* target, int64_t
 }
 
 template <class T>
-void WritingPass(const float* block, T* target, int64_t size, const float* scale) {
+void WritingPass(const float* block, T* target, int64_t size, const float* scale, NextBlock& next) {
   if (scale == nullptr) {
-    WriteContiguous<false>(block, target, size, scale);
+    WriteContiguous<false>(block, target, size, scale, next);
   } else {
-    WriteContiguous<true>(block, target, size, scale);
+    WriteContiguous<true>(block, target, size, scale, next);
   }
 }
 
@@ -285,30 +219,36 @@ EAGLE3_QUAROT_INLINE int64_t NextCount(int64_t length) {
   return count < left ? count : left;
 }
 
+// Pieces of a block that the first pass reads side by side.
+EAGLE3_QUAROT_INLINE int64_t ReadStreams(int64_t size, int64_t power) {
+  return size == power && power > kReach ? NextCount(power) : 1;
+}
+
 // Reads a block and takes all distances, except, where runs are longer than kReach, those of the
-// contiguous pass, which is left to WritingPass.
+// contiguous pass, which is left to WritingPass. `place` is where the block will be written and is
+// fetched meanwhile, or null.
 template <class T>
 void ReadBlock(const T* source, float* block, int64_t size, int64_t power, InputScales scales,
-               Upcoming<T> upcoming) {
+               const T* place) {
   if (power < kLanes) return ReadShortRuns(source, block, 0, size, power, scales);
   if (power > kReach) {
     int64_t count = NextCount(power);
     int64_t distance = power / count;
-    StridedPassOf(count, source, block, size, distance, scales, upcoming);
+    StridedPassOf(count, source, block, size, distance, scales, place);
     while (distance > kReach) {
       count = NextCount(distance);
       distance /= count;
       StridedPassOf(count, static_cast<const float*>(block), block, size, distance,
-                    InputScales{nullptr, nullptr}, Upcoming<float>{nullptr, nullptr});
+                    InputScales{nullptr, nullptr}, static_cast<const float*>(nullptr));
     }
     return;
   }
   switch (power / kLanes) {
-    case 1: return ReadingPass<1>(source, block, size, scales, upcoming);
-    case 2: return ReadingPass<2>(source, block, size, scales, upcoming);
-    case 4: return ReadingPass<4>(source, block, size, scales, upcoming);
-    case 8: return ReadingPass<8>(source, block, size, scales, upcoming);
-    default: return ReadingPass<kRadix>(source, block, size, scales, upcoming);
+    case 1: return ReadingPass<1>(source, block, size, scales, place);
+    case 2: return ReadingPass<2>(source, block, size, scales, place);
+    case 4: return ReadingPass<4>(source, block, size, scales, place);
+    case 8: return ReadingPass<8>(source, block, size, scales, place);
+    default: return ReadingPass<kRadix>(source, block, size, scales, place);
   }
 }
 

@@ -29,15 +29,16 @@ EAGLE3_QUAROT_INLINE bool WritesWholeLines(const Transform& transform) {
 }
 
 template <class T>
-void WriteBlock(const Transform& transform, float* block, T* target, float* products, float* sums) {
+void WriteBlock(const Transform& transform, float* block, T* target, float* products, float* sums,
+                NextBlock& next) {
   const int64_t size = transform.block;
   const int64_t power = transform.power;
   const bool has_factor = transform.order > 1 || !transform.factor.is_signs;
   if (has_factor) {
-    if (power > kReach) WritingPass(block, block, size, static_cast<const float*>(nullptr));
-    ApplyFactor(transform.factor, block, size, power, target, transform.after, products, sums);
+    if (power > kReach) WritingPass(block, block, size, static_cast<const float*>(nullptr), next);
+    ApplyFactor(transform.factor, block, size, power, target, transform.after, products, sums, next);
   } else if (power > kReach) {
-    WritingPass(block, target, size, transform.after);
+    WritingPass(block, target, size, transform.after, next);
   } else {
     WriteRow(block, target, size, transform.after);
   }
@@ -58,24 +59,29 @@ void TransformRow(const Transform& transform, int64_t first, int64_t channels, D
     if (transform.multiplier != nullptr) {
       scales.multiplier = transform.multiplier + (first + start) % transform.multiplier_size;
     }
+    const bool past_caches =
+        kCanStream && streams && ElementSize(target_dtype) == 2 && WritesWholeLines(transform) &&
+        IsWholeLines(static_cast<const uint16_t*>(target) + start, size);
+    const int64_t element = ElementSize(source_dtype);
+    NextBlock next_block(next == nullptr ? next : static_cast<const char*>(next) + start * element,
+                         size * element, ReadStreams(size, transform.power));
     WithType(source_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      const T* row = static_cast<const T*>(source) + start;
       // Rows are mostly written in the dtype they are read in; else this fetches some lines in vain.
-      const Upcoming<T> upcoming{next == nullptr ? nullptr : static_cast<const T*>(next) + start,
-                                 streams ? nullptr : static_cast<const T*>(target) + start};
-      ReadBlock(row, block, size, transform.power, scales, upcoming);
+      const T* place = past_caches ? nullptr : static_cast<const T*>(target) + start;
+      ReadBlock(static_cast<const T*>(source) + start, block, size, transform.power, scales, place);
     });
     WithType(target_dtype, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       T* written = static_cast<T*>(target) + start;
       if constexpr (kCanStream && sizeof(T) == 2) {
-        if (streams && WritesWholeLines(transform) && IsWholeLines(written, size)) {
-          WriteBlock(transform, block, reinterpret_cast<Streamed<T>*>(written), products, sums);
+        if (past_caches) {
+          WriteBlock(transform, block, reinterpret_cast<Streamed<T>*>(written), products, sums,
+                     next_block);
           return;
         }
       }
-      WriteBlock(transform, block, written, products, sums);
+      WriteBlock(transform, block, written, products, sums, next_block);
     });
   }
 }

@@ -181,7 +181,7 @@ EAGLE3_QUAROT_INLINE void MultiplyRow(const SmallFactor& factor, const float* bl
 // The columns from `block` on of a factor of +-1: `block`, `target` and `scale` point at the first.
 template <int kWide, class T>
 void SignedColumns(const SmallFactor& factor, const float* block, int64_t power, T* target,
-                   const float* scale, float* sums) {
+                   const float* scale, float* sums, NextBlock& next) {
   const int64_t order = factor.order;
   const Columns<kWide> columns{block, power, order, factor.halves == 2};
   for (int64_t group = 0; group < factor.Groups(); ++group) {
@@ -191,6 +191,7 @@ void SignedColumns(const SmallFactor& factor, const float* block, int64_t power,
   const auto sum_rows = [&](auto count) {
     for (; row + count.value <= order; row += count.value) {
       const int64_t i = row * power;
+      next.Fetch<(count.value * kWide + 1) / 2>();
       SumRows<count.value, kWide>(factor, row, sums, power, columns.Step(), target + i,
                                   scale == nullptr ? scale : scale + i);
     }
@@ -204,17 +205,17 @@ void SignedColumns(const SmallFactor& factor, const float* block, int64_t power,
 // The columns from `column` on, for any factor. Returns how many.
 template <class T>
 int64_t FactorColumns(const SmallFactor& factor, const float* block, int64_t power, int64_t column,
-                      T* target, const float* scale, float* sums) {
+                      T* target, const float* scale, float* sums, NextBlock& next) {
   block += column;
   target += column;
   if (scale != nullptr) scale += column;
   if (factor.is_signs) {
     const bool has_neighbour = power - column >= 2 * kLanes;
     if (factor.halves == 2 || has_neighbour) {
-      SignedColumns<2>(factor, block, power, target, scale, sums);
+      SignedColumns<2>(factor, block, power, target, scale, sums, next);
       return factor.halves == 2 ? kLanes : 2 * kLanes;
     }
-    SignedColumns<1>(factor, block, power, target, scale, sums);
+    SignedColumns<1>(factor, block, power, target, scale, sums, next);
     return kLanes;
   }
   for (int64_t row = 0; row < factor.order; ++row) {
@@ -228,16 +229,17 @@ int64_t FactorColumns(const SmallFactor& factor, const float* block, int64_t pow
 // Groups() * 16 vectors.
 template <class T>
 void ApplyFactor(const SmallFactor& factor, const float* block, int64_t size, int64_t power, T* target,
-                 const float* scale, float* products, float* sums) {
+                 const float* scale, float* products, float* sums, NextBlock& next) {
   if (power >= kLanes) {
     for (int64_t column = 0; column < power;) {
-      column += FactorColumns(factor, block, power, column, target, scale, sums);
+      column += FactorColumns(factor, block, power, column, target, scale, sums, next);
     }
     return;
   }
   // A vector reaches into the next rows. Rows are stored in ascending order, so that each one
   // overwrites what its predecessor left there; the last one ends in the padding.
-  FactorColumns(factor, block, power, 0, products, static_cast<const float*>(nullptr), sums);
+  FactorColumns(factor, block, power, 0, products, static_cast<const float*>(nullptr), sums,
+                next);
   WriteRow(products, target, size, scale);
 }
 

@@ -109,7 +109,7 @@ constexpr bool kCanStream = true;
 constexpr bool kCanStream = false;
 #endif
 
-constexpr int64_t kLine = 64;
+constexpr int kLine = 64;
 
 template <class T>
 EAGLE3_QUAROT_INLINE bool IsWholeLines(const T* memory, int64_t count) {

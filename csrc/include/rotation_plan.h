@@ -17,7 +17,9 @@
 // and wrong result.
 //
 // The structure is plain data without member functions, so that the same header serves AscendC
-// device code (where a function would need __aicore__), host code and the CPU kernel.
+// device code (where a function would need __aicore__) and host code. The CPU kernels build without
+// this folder and take a Transform (cpu/row_transform.h): what a plan and its tensors become for one
+// call, with addresses, the direction and the factor's codes.
 #ifndef EAGLE3_QUAROT_ROTATION_PLAN_H_
 #define EAGLE3_QUAROT_ROTATION_PLAN_H_
 

@@ -4,7 +4,7 @@
 A wheel may bring the library as well (``hatch_build.py`` calls :func:`build`); it is used when it
 was made from these sources for this torch, which its name says.
 
-The compiler is called directly: eight small files, no build system to depend on. The kernels
+The compiler is called directly: a few small files, no build system to depend on. The kernels
 themselves know nothing of torch and are compiled once per instruction set; the library chooses at
 run time, so one cached file serves every processor of an architecture.
 """
