@@ -30,3 +30,9 @@ def what_is_left(session: int, shared_memory: set[Path]) -> list[str]:
     """Living processes of the session, and those of the files that are still there."""
     processes = [f"process {process.pid} {process.name()}" for process in session_members(session)]
     return processes + [str(path) for path in sorted(shared_memory) if path.exists()]
+
+
+def clear(shared_memory: set[Path]) -> None:
+    """Remove these files: a process that was killed could not."""
+    for path in shared_memory:
+        path.unlink(missing_ok=True)

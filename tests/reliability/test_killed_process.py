@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.served import DTYPE
+from tests.reliability.remains import clear, shared_memory_of
 from tests.reliability.streams import interrupted_streams
 from tools.serving import ReferencePair, ServeOptions, Server
 from tools.serving.processes import session_members
@@ -27,13 +28,11 @@ class End:
     Attributes:
         exit_code: of its first process.
         left: processes that were still there when that had ended.
-        streams: what clients saw, each way once.
-        says: whether its log tells which process died.
+        says: whether its log tells that the engine died.
     """
 
     exit_code: int | None
     left: int
-    streams: frozenset[str]
     says: bool
 
 
@@ -42,7 +41,8 @@ def end_after_killing(name: str, options: ServeOptions, log: Path) -> End:
     with Server.of(options, log) as server:
         session = server.process.pid
         (victim,) = [each for each in session_members(session) if each.name() == f"VLLM::{name}"]
-        streams = asyncio.run(interrupted_streams(server, victim.kill))
+        shared_memory = shared_memory_of(session)
+        assert "complete" not in asyncio.run(interrupted_streams(server, victim.kill))
         deadline = time.monotonic() + ENDS_WITHIN_S
         while server.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -51,8 +51,9 @@ def end_after_killing(name: str, options: ServeOptions, log: Path) -> End:
             time.sleep(0.2)
         left = len(session_members(session))
         code = server.process.poll()
+    clear(shared_memory)
     text = log.read_text(encoding="utf-8", errors="replace")
-    return End(code, left, frozenset(streams), "died unexpectedly" in text)
+    return End(code, left, "EngineDeadError" in text)
 
 
 @pytest.mark.parametrize("name", ["Worker", "EngineCore"])

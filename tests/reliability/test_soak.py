@@ -33,9 +33,17 @@ REPORT_FOLDER = os.environ.get("EAGLE3_QUAROT_SOAK_REPORT")
 
 IDLE_WITHIN_S = 20.0
 
-MOST_GROWTH_MIB_PER_MINUTE = 8.0
+MOST_GROWTH_MIB_PER_MINUTE = 16.0
+"""All processes together, once steady. A crowd on two cores makes some 20000 drafts and 700
+requests a minute: keeping the aux states of each token would be 180 MiB a minute, and what this
+does not see is a leak of less than 23 KiB per request. In 106 s of load memory stopped growing
+after 88 s."""
 
-ACCEPTANCE_TOLERANCE = 0.03
+ACCEPTANCE_TOLERANCE = 0.08
+"""Absolute, per position, around the rate of the whole soak. Minutes differ by the requests that
+fall into them: greedy ones have nine of ten first tokens accepted, sampled ones beyond the 192
+tokens for which the pair was trained two of ten. Two minutes of load differed from their mean by
+0.03; uncorrected, the rate is 0.06."""
 
 BUSY = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
 HITS = "vllm:prefix_cache_hits_total"
