@@ -45,7 +45,7 @@ PROMPTS = (
 #: Tokens of a continuation, and how many of them are not counted: on a prompt unlike anything that
 #: a small model was trained on, target and draft disagree at first in every basis.
 CONTINUATION = 64
-UNCOUNTED = 24
+UNCOUNTED = 32
 
 LONGEST_PROMPT = 256
 
