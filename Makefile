@@ -3,13 +3,13 @@
 #   VENV             where the environment goes (default: .venv)
 #   TORCH_INDEX_URL  an index with CPU builds of torch; without it, PyPI's build is installed
 #   PORT             port of the demo's servers (default: any free one)
-#   SOAK_MINUTES     of load in `make soak` (default: 5); the faults take some five minutes more
+#   SOAK_MINUTES     of load in `make soak` (default: 4); the faults take some five minutes more
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX_URL ?=
 PORT ?=
-SOAK_MINUTES ?= 5
+SOAK_MINUTES ?= 4
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip

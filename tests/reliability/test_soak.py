@@ -28,7 +28,7 @@ from tools.serving import ReferencePair, ServeOptions, Server
 
 pytestmark = pytest.mark.soak
 
-MINUTES = float(os.environ.get("EAGLE3_QUAROT_SOAK_MINUTES", "5"))
+MINUTES = float(os.environ.get("EAGLE3_QUAROT_SOAK_MINUTES", "4"))
 REPORT_FOLDER = os.environ.get("EAGLE3_QUAROT_SOAK_REPORT")
 
 IDLE_WITHIN_S = 20.0
