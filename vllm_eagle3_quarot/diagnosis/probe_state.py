@@ -11,7 +11,7 @@ from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.diagnosis.draft_state import DraftState
 from vllm_eagle3_quarot.diagnosis.findings import Finding
 from vllm_eagle3_quarot.diagnosis.target_state import RECOVER, TargetState
-from vllm_eagle3_quarot.errors import ProbeError
+from vllm_eagle3_quarot.errors import ProbeError, QuaRotError
 from vllm_eagle3_quarot.probe.agreement import (
     IDENTITY,
     ROTATION,
@@ -75,15 +75,24 @@ def examine_by_running(
             progress=request.progress,
         )
     except ProbeError as error:
-        return None, [
-            Finding(
-                "probe-not-run",
-                "warning",
-                f"the pair was not run: {error}",
-                "what was told from the files stands without it",
-            )
-        ]
+        return None, [_not_run(str(error))]
+    except QuaRotError:
+        raise
+    # Shapes and numbers of strangers meet in torch's and transformers' arithmetic, which raises
+    # whatever it raises; that they cannot be run is an answer.
+    except Exception as error:
+        first = next(iter(str(error).splitlines()), "")
+        return None, [_not_run(f"{type(error).__name__}: {first}")]
     return measured, [_meaning(measured, target)]
+
+
+def _not_run(reason: str) -> Finding:
+    return Finding(
+        "probe-not-run",
+        "warning",
+        f"the pair was not run: {reason}",
+        "what was told from the files stands without it",
+    )
 
 
 def _meaning(measured: Agreement, target: TargetState) -> Finding:

@@ -89,7 +89,7 @@ def measure_agreement(
         ProbeError: the pair cannot be run here.
         CheckpointError: a file is broken.
     """
-    model, small = TargetModel(target), DraftModel(draft, aux.count)
+    small, model = DraftModel(draft, aux.count), TargetModel(target)
     bases = [
         _Basis(name, model, target, small, draft, aux, rotation, original)
         for name in ((ROTATION, TRANSPOSED, IDENTITY) if rotation is not None else (IDENTITY,))

@@ -25,6 +25,7 @@ from vllm_eagle3_quarot.checkpoint.draft import EMBEDDING, HEAD, OFFSETS, PROJEC
 from vllm_eagle3_quarot.checkpoint.json_file import as_object
 from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE
 from vllm_eagle3_quarot.errors import ProbeError
+from vllm_eagle3_quarot.probe.transformers_library import imported_transformers
 from vllm_eagle3_quarot.probe.weights import draft_weights
 
 #: Prefixes of the same decoder layer in the three families of files.
@@ -54,9 +55,10 @@ class DraftModel:
         self._weights = {_short(name): value for name, value in draft_weights(facts).items()}
         self._layers = self._count_layers()
         self._heads = int(_number(config, "num_attention_heads", 0, facts.folder))
-        if self._heads < 1:
-            raise ProbeError(f"{facts.folder}: the configuration names no attention heads")
-        self._head_dim = self._weight("layers.0.self_attn.q_proj.weight").shape[0] // self._heads
+        width = self._weight("layers.0.self_attn.q_proj.weight").shape[0]
+        if not 1 <= self._heads <= width:
+            raise ProbeError(f"{facts.folder}: {width} channels for {self._heads} attention heads")
+        self._head_dim = width // self._heads
         self._rotary = _rotary(config, self._head_dim, facts.folder)
 
     def own_embedding(self) -> torch.Tensor | None:
@@ -171,14 +173,14 @@ def _half_turned(x: torch.Tensor) -> torch.Tensor:
 
 def _rotary(config: Mapping[str, Any], head_dim: int, folder: Path) -> Any:
     """transformers' rotary embedding, which knows every way of scaling it."""
-    from transformers import LlamaConfig
+    transformers = imported_transformers()
     from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
     keys = ("max_position_embeddings", "rope_theta", "rope_scaling", "rope_parameters")
     chosen = {key: config[key] for key in keys if config.get(key) is not None}
     sizes = {"hidden_size": head_dim, "num_attention_heads": 1, "head_dim": head_dim}
     try:
-        return LlamaRotaryEmbedding(config=LlamaConfig(**chosen, **sizes))
+        return LlamaRotaryEmbedding(config=transformers.LlamaConfig(**chosen, **sizes))
     # As for the target: a configuration from outside, and a library that takes it apart.
     except Exception as error:
         raise ProbeError(

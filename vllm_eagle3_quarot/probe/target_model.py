@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A target that runs: transformers' model of its architecture, with float weights.
 
-transformers comes with every vLLM; it is imported here only, and only when a probe is asked for.
 Code that a checkpoint brings along is never run.
 """
 
@@ -16,6 +15,7 @@ import torch
 
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
 from vllm_eagle3_quarot.errors import ProbeError
+from vllm_eagle3_quarot.probe.transformers_library import imported_transformers
 from vllm_eagle3_quarot.probe.weights import parameter_count, target_weights
 
 #: Above, a probe takes minutes per prompt, which is what it is there to avoid.
@@ -23,6 +23,9 @@ MOST_PARAMETERS = 3_000_000_000
 
 #: Bytes per parameter while loading: fp32, once as read and once in the model.
 BYTES_PER_PARAMETER = 8
+
+#: Entries of a configuration by which modules are multiplied.
+MODULE_COUNTS = ("num_hidden_layers", "num_experts", "num_local_experts", "n_routed_experts")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class TargetModel:
 
     def __init__(self, facts: TargetFacts) -> None:
         _refuse_large(facts)
-        transformers = _transformers()
+        transformers = imported_transformers()
         self._facts = facts
         try:
             config = transformers.AutoConfig.from_pretrained(
@@ -59,8 +62,11 @@ class TargetModel:
             )
             if hasattr(config, "quantization_config"):
                 del config.quantization_config  # the weights are floats by now
+            _refuse_more_modules_than_tensors(facts, config.get_text_config())
             with torch.device("meta"):
-                kind = type(transformers.AutoModelForCausalLM.from_config(config))
+                empty = transformers.AutoModelForCausalLM.from_config(config)
+            kind = type(empty)
+            _refuse_made_up(facts, sum(each.numel() for each in empty.parameters()))
             self._model, info = kind.from_pretrained(
                 None,
                 config=config,
@@ -136,7 +142,7 @@ class TargetModel:
 
     def _continued(self, prompt: torch.Tensor, count: int) -> torch.Tensor:
         ends = self._model.config.get_text_config().eos_token_id
-        settings = _transformers().GenerationConfig(
+        settings = imported_transformers().GenerationConfig(
             do_sample=False,
             max_new_tokens=count,
             eos_token_id=ends,
@@ -179,6 +185,25 @@ def _refuse_large(facts: TargetFacts) -> None:
         )
 
 
+def _refuse_more_modules_than_tensors(facts: TargetFacts, config: Any) -> None:
+    """Keep a number in a stranger's configuration from making modules without end."""
+    for key in MODULE_COUNTS:
+        value = getattr(config, key, None)
+        if isinstance(value, int) and value > len(facts.tensors.files):
+            raise ProbeError(
+                f"{facts.folder}: '{key}' is {value}, of {len(facts.tensors.files)} stored tensors"
+            )
+
+
+def _refuse_made_up(facts: TargetFacts, wanted: int) -> None:
+    """Keep it from making weights that are not in the checkpoint; tied tables count twice."""
+    stored = parameter_count(facts.tensors)
+    if wanted > 2 * stored:
+        raise ProbeError(
+            f"{facts.folder}: the configuration asks for {wanted} parameters, {stored} are stored"
+        )
+
+
 def _available_memory() -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -186,19 +211,6 @@ def _available_memory() -> int | None:
         return None  # not Linux: try it
     kibibytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
     return int(kibibytes[0]) * 1024 if kibibytes else None
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise ProbeError(
-            f"the probe needs transformers, which comes with vLLM ({error}); install it with: pip "
-            "install 'vllm-eagle3-quarot[probe]'"
-        ) from error
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
 
 
 def _first_line(error: Exception) -> str:

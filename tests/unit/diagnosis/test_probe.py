@@ -141,6 +141,30 @@ def test_what_cannot_be_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "needs transformers" in _message(_diagnosed(), "probe-not-run")
 
 
+@pytest.mark.parametrize(
+    ("whose", "key", "value"),
+    [
+        ("target", "num_hidden_layers", 10**9),
+        ("target", "intermediate_size", 10**9),
+        ("target", "vocab_size", "many"),
+        ("target", "eos_token_id", {"a": 1}),
+        ("draft", "num_attention_heads", 10**9),
+        ("draft", "num_attention_heads", 1e308),
+        ("draft", "rms_norm_eps", "small"),
+        ("draft", "rope_scaling", {"rope_type": "no such"}),
+    ],
+)
+def test_wrong_values_are_no_traceback(tmp_path: Path, whose: str, key: str, value: object) -> None:
+    folders = {"target": ROTATED, "draft": pair.DRAFT}
+    for name, source in folders.items():
+        shutil.copytree(source, tmp_path / name)
+        folders[name] = tmp_path / name
+    path = folders[whose] / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    diagnosis = _diagnosed(folders["target"], folders["draft"])
+    assert "\n" not in _message(diagnosis, "probe-not-run")
+
+
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "CONTINUATION", 24)
     monkeypatch.setattr(agreement, "UNCOUNTED", 0)
