@@ -18,7 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -218,25 +218,32 @@ def _counts(event: Any) -> bool:
     return STEP in names and not any(name.startswith(OURS) for name in names)
 
 
-def measure(hidden: int, draft: str, sequences: int, tokens: int) -> Profile:
-    """One engine, in a process of its own."""
+def measure(hidden: int, draft: str, counts: Sequence[int], tokens: int) -> Iterator[Profile]:
+    """One pair, and an engine for every number of sequences, each in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
         write_pair(Path(name), hidden, DRAFTS[draft])
-        result = subprocess.run(
-            [
-                *(sys.executable, "-m", "benchmarks.overhead"),
-                *("--profile", name, "--sequences", str(sequences), "--tokens", str(tokens)),
-            ],
-            env={**os.environ, **ENVIRONMENT, "VLLM_LOGGING_LEVEL": "WARNING"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        for sequences in counts:
+            answer = _profiled(Path(name), sequences, tokens)
+            yield Profile(hidden, draft, sequences, **answer)
+
+
+def _profiled(folder: Path, sequences: int, tokens: int) -> dict[str, Any]:
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.overhead"),
+            *("--profile", str(folder), "--sequences", str(sequences), "--tokens", str(tokens)),
+        ],
+        env={**os.environ, **ENVIRONMENT, "VLLM_LOGGING_LEVEL": "WARNING"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     for line in result.stdout.splitlines():
         if line.startswith(MARK):
-            return Profile(hidden, draft, sequences, **json.loads(line.removeprefix(MARK)))
-    raise SystemExit(f"H = {hidden}, {draft}: the engine failed:\n{result.stdout[-4000:]}")
+            answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
+            return answer
+    raise SystemExit(f"the engine of {folder} failed:\n{result.stdout[-4000:]}")
 
 
 HEADER = ["H", "draft uses", "sequences", "draft step ms", "ours µs", "share %", "calls per step"]
@@ -265,10 +272,10 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--hidden", type=int, nargs="+", default=[2048, 4096, 5120], metavar="H")
+    parser.add_argument("--hidden", type=int, nargs="+", default=[2048, 4096], metavar="H")
     parser.add_argument("--drafts", nargs="+", choices=DRAFTS, default=list(DRAFTS))
     parser.add_argument("--sequences", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--tokens", type=int, default=12, help="decoded per sequence")
+    parser.add_argument("--tokens", type=int, default=8, help="decoded per sequence")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
     parser.add_argument("--profile", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -280,8 +287,8 @@ def main() -> None:
     found = []
     for hidden in options.hidden:
         for draft in options.drafts:
-            for sequences in options.sequences:
-                found.append(measure(hidden, draft, sequences, options.tokens))
+            for profiled in measure(hidden, draft, options.sequences, options.tokens):
+                found.append(profiled)
                 print(table(HEADER, [cells(found[-1])]), flush=True)
     print(table(HEADER, [cells(each) for each in found]))
     if options.json is not None:

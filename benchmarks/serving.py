@@ -5,7 +5,7 @@ Real servers, driven by ``vllm bench serve``. Without options a small part of th
 some ten minutes on two cores; the whole of it:
 
     python -m benchmarks.serving --targets float w8a8 quarot \\
-        --drafts none uncorrected runtime folded aligned --speculative-tokens 1 3 5 \\
+        --drafts none plain uncorrected runtime folded aligned --speculative-tokens 1 3 5 \\
         --concurrency 1 4 16 64 --sampling greedy sampled
 
 The reference pair is small and was trained on a made-up language, whose questions are the prompts
@@ -41,7 +41,7 @@ FLOAT, W8A8, QUAROT = "float", "W8A8", "QuaRot W8A8"
 TARGETS = {"float": FLOAT, "w8a8": W8A8, "quarot": QUAROT}
 
 #: On a target that is not rotated there is nothing to correct.
-ONLY_ROTATED = (Draft.runtime, Draft.folded, Draft.aligned)
+UNROTATED_DRAFTS = (Draft.none, Draft.plain)
 
 DEFAULT_TARGETS = ("w8a8", "quarot")
 
@@ -52,7 +52,7 @@ def servers(pair: ReferencePair, aligned: Path, options: argparse.Namespace) -> 
     chosen = []
     for target in (TARGETS[name] for name in options.targets):
         for draft in map(Draft, options.drafts):
-            if target != QUAROT and draft in ONLY_ROTATED:
+            if draft is not Draft.none and (target == QUAROT) == (draft in UNROTATED_DRAFTS):
                 continue
             folder = aligned if draft is Draft.aligned else pair.draft
             for tokens in [0] if draft is Draft.none else options.speculative_tokens:
@@ -120,8 +120,8 @@ def main() -> int:
     parser.add_argument(
         "--dataset-format", choices=[kind.value for kind in Format], default="mt-bench"
     )
-    parser.add_argument("--prompts", type=int, default=24, help="requests per run")
-    parser.add_argument("--output-tokens", type=int, default=64, help="per request at most")
+    parser.add_argument("--prompts", type=int, default=16, help="requests per run")
+    parser.add_argument("--output-tokens", type=int, default=48, help="per request at most")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--output-dir", type=Path, default=Path("bench"))
     try:

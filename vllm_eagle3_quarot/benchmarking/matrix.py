@@ -14,6 +14,7 @@ class Draft(str, Enum):
     """What is served beside the target."""
 
     none = "none"
+    plain = "plain"
     uncorrected = "uncorrected"
     runtime = "runtime"
     folded = "folded"
@@ -32,6 +33,7 @@ class Draft(str, Enum):
 
 LABELS = {
     Draft.none: "no speculation",
+    Draft.plain: "draft, nothing to correct",
     Draft.uncorrected: "draft, uncorrected",
     Draft.runtime: "draft, corrected at run time",
     Draft.folded: "draft, folded while loading",

@@ -15,6 +15,7 @@ from vllm_eagle3_quarot.benchmarking.matrix import Draft
 
 COLOURS = {
     Draft.none: "#64748b",
+    Draft.plain: "#15803d",
     Draft.uncorrected: "#dc2626",
     Draft.runtime: "#1d4ed8",
     Draft.folded: "#0891b2",
@@ -73,8 +74,7 @@ def plot(document: Mapping[str, Any], file: Path) -> None:
     )
     device = document["provenance"]["devices"]
     speed.set_title(f"{device} numbers, {document['dataset']} prompts", fontsize=10)
-    speed.legend(fontsize=7, loc="upper left", ncols=2)
-    speed.margins(y=0.3)
+    figure.legend(fontsize=8, loc="outside lower center", ncols=2)
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=RESOLUTION, metadata={"Software": None})
     pyplot.close(figure)

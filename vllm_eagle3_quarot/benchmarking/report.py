@@ -94,11 +94,12 @@ def origin(provenance: Document, language: Language = "en") -> str:
     versions = ", ".join(
         f"{name} {version}" for name, version in provenance["versions"].items() if version
     )
+    commit = f"commit {provenance['commit']}, " if provenance["commit"] else ""
     cores = f"{provenance['cores']} {words['cores']}"
     what = words["cpu numbers"] if provenance["devices"] == "CPU" else provenance["devices"]
     return (
-        f"`{provenance['command']}`  \n{what}: {provenance['processor']}, {cores}; {versions}; "
-        f"{provenance['date']}. {words['npu']}"
+        f"`{provenance['command']}`  \n{what}: {provenance['processor']}, {cores}; "
+        f"{commit}{versions}; {provenance['date']}. {words['npu']}"
     )
 
 
