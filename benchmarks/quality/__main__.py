@@ -151,8 +151,8 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--prompts", type=int, default=4, help="of the trained draft")
-    parser.add_argument("--tokens", type=int, default=32, help="per prompt of the trained draft")
+    parser.add_argument("--prompts", type=int, default=8, help="of the trained draft")
+    parser.add_argument("--tokens", type=int, default=48, help="per prompt of the trained draft")
     parser.add_argument("--only", nargs="+", help="names of drafts")
     parser.add_argument("--release", default="0.23.0", help="of vllm-ascend (default: 0.23.0)")
     parser.add_argument("--json", type=Path, help="write the numbers to this file")
