@@ -22,10 +22,14 @@ EAGLE3_QUAROT_INLINE void WithType(Dtype dtype, const F& f) {
   }
 }
 
-// Two vectors of a row of the factor are a line, or one each of two rows if rows are even in number.
+// Whether two vectors of 16 bits that make a line are written together: neighbours in a run, or one each
+// of two rows of the factor.
 EAGLE3_QUAROT_INLINE bool WritesWholeLines(const Transform& transform) {
-  return transform.power >= 2 * kLanes ||
-         (transform.power == kLanes && transform.factor.order % 2 == 0);
+  const SmallFactor& factor = transform.factor;
+  if (!factor.is_signs) return false;
+  if (transform.order == 1) return transform.power > kReach;
+  if (transform.power == kLanes) return factor.order % 2 == 0;
+  return transform.power > kLanes && factor.halves == 1;
 }
 
 template <class T>
