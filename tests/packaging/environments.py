@@ -16,9 +16,11 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
+import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+ROOT = Path(__file__).resolve().parents[2]
 OURS = "vllm-eagle3-quarot"
 
 
@@ -112,8 +114,9 @@ def with_requirements(*packages: str) -> set[str]:
 
 
 def our_requirements() -> list[str]:
-    """What the installed package says that it requires, without its extras."""
-    return list(_needed(metadata.requires(OURS) or []))
+    """What the project requires, without its extras; an editable installation may say less."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return list(_needed(project["dependencies"]))
 
 
 def everything_but_ours() -> set[str]:

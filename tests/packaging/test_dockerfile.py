@@ -82,5 +82,5 @@ def test_the_commands_make_a_wheel_that_runs_on_the_npu(tmp_path: Path) -> None:
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("native kernels, AscendC ("), done.stdout
-    assert str(image.site) in done.stdout
+    # torch_npu has something to say first.
+    assert f"native kernels, AscendC ({image.site}/" in done.stdout.splitlines()[-1], done.stdout

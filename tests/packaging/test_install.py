@@ -16,6 +16,7 @@ from tests.support import reference_pair as pair
 ROTATED = pair.PAIR / "target-w8a8-quarot"
 
 
+@pytest.mark.packaging
 def test_the_command_line_works_where_no_host_is(plain_environment: Environment) -> None:
     """torch is there, vLLM and torch_npu are not: doctor looks at files."""
     found = plain_environment.run(
@@ -37,6 +38,7 @@ def test_the_command_line_works_where_no_host_is(plain_environment: Environment)
     assert "engine-not-installed" in [finding["code"] for finding in document["findings"]]
 
 
+@pytest.mark.packaging
 def test_the_plugin_registers_nothing_and_says_so_where_no_host_is(
     plain_environment: Environment,
 ) -> None:

@@ -60,7 +60,12 @@ def test_wheel_with_cpu_kernels(tmp_path: Path) -> None:
     ("asked", "environment", "message"),
     [
         ("gpu", {}, "EAGLE3_QUAROT_NATIVE='gpu' names gpu; known are cpu, ascend"),
-        ("cpu", {"CXX": "no-such-compiler"}, "CXX is 'no-such-compiler', which is no program"),
+        pytest.param(
+            "cpu",
+            {"CXX": "no-such-compiler"},
+            "CXX is 'no-such-compiler', which is no program",
+            marks=pytest.mark.packaging,
+        ),
         ("ascend", {"ASCEND_HOME_PATH": "/nowhere"}, "no CANN toolkit at '/nowhere'"),
         ("ascend", {"PATH": "/nowhere"}, "needs cmake, which is not in PATH"),
     ],
