@@ -400,13 +400,15 @@ FEATURES = Section(
             ("e2e/test_plugin_on.py::test_concurrent_clients_are_all_served",),
         ),
         Row(
-            "sampling with a temperature",
-            "带温度的采样",
+            "mixed load: sampling, streaming, disconnects, stop strings, several answers, log "
+            "probabilities",
+            "混合负载：采样、流式、客户端断开、停止串、多个回答、对数概率",
+            SERVED,
             UNTESTED,
-            UNTESTED,
-            ("contract/test_cpu_engine.py::test_speculation_on_the_unrotated_checkpoint",),
-            "the sampler is the host's",
-            "采样由宿主完成",
+            (
+                "reliability/test_soak.py::test_every_request_gets_its_answer",
+                "reliability/test_soak.py::test_acceptance_is_the_same_every_minute",
+            ),
         ),
         Row(
             "tensor parallelism",
@@ -500,8 +502,10 @@ HOSTS = Section(
                 "contract/wheels/test_hooks.py::test_release_has_what_the_table_says",
                 "contract/wheels/test_host_fold.py::test_rotation_is_undone_once",
             ),
-            "what we use of them is compared with their source, see [hooks](hooks.md)",
-            "所用到的对象与其源码比对，见[挂接点](hooks.md)",
+            "what we use of them is compared with their source, see [hooks](hooks.md); served "
+            "releases are in the [engine matrix](engine-matrix.md)",
+            "所用到的对象与其源码比对，见[挂接点](hooks.md)；实际服务过的版本见"
+            "[引擎矩阵](engine-matrix.md)",
         ),
         Row(
             "vllm-ascend 0.23.0",

@@ -31,7 +31,7 @@ def test_every_mark_has_its_test(row: Row) -> None:
     # A server that is started to see it refuse is not one that serves.
     engines = {test.split("/")[0] for test in row.tests if "refuses_to_start" not in test}
     assert row.cpu in (SERVED, UNTESTED, NO) and row.ascend in (ASCEND, UNTESTED, NO)
-    assert (row.cpu is SERVED) == bool(engines & {"engine", "e2e"})
+    assert (row.cpu is SERVED) == bool(engines & {"engine", "e2e", "reliability"})
     assert (row.ascend is ASCEND) == ("ascend" in engines)
     assert bool(row.note) == bool(row.chinese_note)
     if NO in (row.cpu, row.ascend):
