@@ -127,7 +127,7 @@ def test_builder_killed_at_work_leaves_nothing_in_the_way(tmp_path: Path, compil
         time.sleep(0.05)
     killed.kill()
     killed.communicate()
-    assert "" in libraries(tmp_path), "it was killed too late: no folder of a build is left"
+    assert any(tmp_path.rglob("build-*")), "it was killed too late: no folder of a build is left"
     assert finish(start(tmp_path, CXX=str(compiler))).startswith("native kernels, ")
     assert libraries(tmp_path) == [".lock", ".sha256", ".so"]
 
