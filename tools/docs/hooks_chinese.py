@@ -101,6 +101,12 @@ REASONS = {
         "取代草稿的 __init__，因此我们只调用它，从不复制"
     ),
     "subclassed like vLLM's own draft classes": "与 vLLM 自己的草稿类一样派生子类",
+    "all steps of a proposal, in one graph: enters table and head as we left them": (
+        "一次提议的全部步骤，在同一张图中：词表嵌入与 lm_head 保持我们留下的样子"
+    ),
+    "rows that flash-comm split over the ranks are whole before the proposer gets them": (
+        "flash-comm 按 token 切分到各 rank 的行，在交给 proposer 之前已收集完整"
+    ),
     "calls combine_hidden_states before padding and graph": (
         "在填充与图之前调用 combine_hidden_states"
     ),

@@ -390,6 +390,21 @@ _ASCEND = (
     ),
     Hook(
         _ASCEND_PROPOSER,
+        "AscendSpecDecodeBaseProposer._run_merged_draft",
+        "assumed",
+        "all steps of a proposal, in one graph: enters table and head as we left them",
+        since="0.23",
+    ),
+    Hook(
+        "vllm_ascend.worker.model_runner_v1",
+        "NPUModelRunner._all_gather_hidden_states_and_aux",
+        "assumed",
+        "rows that flash-comm split over the ranks are whole before the proposer gets them",
+        ("hidden_states",),
+        until="0.27",
+    ),
+    Hook(
+        _ASCEND_PROPOSER,
         "AscendSpecDecodeBaseProposer._maybe_share_embeddings",
         "assumed",
         "shares the target's table",

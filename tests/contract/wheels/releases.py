@@ -52,6 +52,7 @@ RELEASES = (
     Release("vllm", "0.33.0", wheel=False),
     Release("vllm-ascend", "0.18.0"),
     Release("vllm-ascend", "0.23.0", always=True),
+    Release("vllm-ascend", "0.23.0.post1", wheel=False),
     Release("vllm-ascend", "0.26.0rc1", always=True),
     Release("vllm-ascend", "0.27.1rc1", wheel=False),
     Release("vllm-ascend", "0.30.0rc2", always=True, wheel=False),

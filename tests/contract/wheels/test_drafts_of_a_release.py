@@ -163,6 +163,28 @@ def test_head_is_entered_through_the_logits_processor(release: Release) -> None:
     assert {"self.model.logits_processor", "self.model.compute_logits"} <= calls
 
 
+@pytest.mark.parametrize("release", selected("vllm_ascend"), ids=str)
+def test_states_are_split_along_tokens_only(release: Release) -> None:
+    """Sequence parallelism, flash-comm: a row reaches the draft whole, so it can be rotated."""
+    path = source_folder(release) / "vllm_ascend/worker/model_runner_v1.py"
+    calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
+    joined = [
+        call
+        for call in calls
+        if ast.unparse(call.func) == "torch.cat" and "aux_hidden_states" in ast.unparse(call)
+    ]
+    assert joined and all(
+        [ast.unparse(keyword.value) for keyword in call.keywords] == ["-1"] for call in joined
+    )
+    for function in _functions(path, "_all_gather_hidden_states"):  # until 0.26
+        (gather,) = [
+            call
+            for call in ast.walk(function)
+            if isinstance(call, ast.Call) and "all_gather" in ast.unparse(call.func)
+        ]
+        assert [ast.unparse(argument) for argument in gather.args] == ["hidden_states", "0"]
+
+
 def _functions(path: Path, name: str) -> list[ast.FunctionDef]:
     return [
         node
