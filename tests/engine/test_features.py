@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prefix caching, chunked prefill, structured output and LoRA: the same proposals on both targets.
 
-One engine per target has all of them on. Each feature changes which rows reach the draft, or what
-the target makes of them; none may change how they are un-rotated.
+One engine per target has all of them on, and rejected rows taken out of the draft's batch
+(``disable_padded_drafter_batch``), which all other tests leave in. Each feature changes which rows
+reach the draft, or what the target makes of them; none may change how they are un-rotated.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
                 prompts,
                 max_tokens=80,
                 engine=FEATURES,
+                speculation={"disable_padded_drafter_batch": True},
                 requests=requests,
             )
         )

@@ -52,7 +52,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outcom
         for draft in (trained, bare)
         for target in (original, rotated)
     ]
-    results = run(jobs, program="tests.support.second_runner")
+    results = run(jobs, program=["tests.support.second_runner"])
     return dict(zip(DRAFTS, zip(results[::2], results[1::2], strict=True), strict=True))
 
 

@@ -11,26 +11,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.engine_process import COMMON_ENVIRONMENT, print_outcome, run_program
+
 ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    **COMMON_ENVIRONMENT,
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_LOGGING_LEVEL": "INFO",
     "OMP_NUM_THREADS": "2",
-    "OMP_WAIT_POLICY": "passive",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
 }
-
-MARK = "PROPOSALS "
 
 
 @dataclass(frozen=True)
@@ -90,39 +84,18 @@ class Outcome:
         return (generated - calls) / (calls * depth)
 
 
-def run(jobs: Sequence[Job], program: str = "tests.support.proposals") -> list[Outcome]:
-    """Run ``jobs`` in one process, beside the test's own; ``program`` is the module that it runs.
+def run(
+    jobs: Sequence[Job], program: Sequence[str] = ("tests.support.proposals",)
+) -> list[Outcome]:
+    """Run ``jobs`` in one process, beside the test's own.
+
+    ``program``: the module that it runs, and arguments in front of the file with the jobs.
 
     Raises:
         RuntimeError: an engine failed; the message ends with its output.
     """
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump([asdict(job) for job in jobs], file)
-        file.flush()
-        result = subprocess.run(
-            [sys.executable, "-m", program, file.name],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, **ENVIRONMENT},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-    outcomes: list[Outcome] = []
-    log: list[str] = []
-    for line in result.stdout.splitlines():
-        if line.startswith(MARK):
-            outcomes.append(Outcome(**json.loads(line.removeprefix(MARK)), log="\n".join(log)))
-            log.clear()
-        else:
-            log.append(line)
-    if result.returncode or len(outcomes) != len(jobs):
-        raise RuntimeError(
-            f"engine {len(outcomes) + 1} of {len(jobs)} ended with exit code {result.returncode}:\n"
-            + "\n".join(log)[-8000:]
-        )
-    return outcomes
+    command = [sys.executable, "-m", *program]
+    return [Outcome(**outcome) for outcome in run_program(command, jobs, ENVIRONMENT)]
 
 
 def main(jobs: Sequence[Job]) -> None:
@@ -130,7 +103,7 @@ def main(jobs: Sequence[Job]) -> None:
     from vllm.distributed import cleanup_dist_env_and_memory
 
     for job in jobs:
-        print(MARK + json.dumps(complete(job)), flush=True)
+        print_outcome(complete(job))
         cleanup_dist_env_and_memory()
 
 
