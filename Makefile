@@ -16,7 +16,9 @@ PIP := $(BIN)/python -m pip
 STAMP := $(VENV)/.installed
 NPU_VENV ?= .venv-npu
 NPU_STAMP := $(NPU_VENV)/.installed
-ASCEND_VENV ?= .venv-ascend
+ASCEND_RELEASE ?= 0.23.0
+ASCEND_REQUIREMENTS := requirements/ascend-engine-$(ASCEND_RELEASE).txt
+ASCEND_VENV ?= .venv-ascend$(if $(filter-out 0.23.0,$(ASCEND_RELEASE)),-$(ASCEND_RELEASE))
 ASCEND_STAMP := $(ASCEND_VENV)/.installed
 REQUIREMENTS := $(wildcard requirements/*.txt)
 TORCH := $(if $(TORCH_INDEX_URL),\
@@ -37,7 +39,8 @@ help:
 	@echo "make soak       a server under load for minutes, and faults; report in build/soak (12 minutes)"
 	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
-	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment)"
+	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment);"
+	@echo "                  ASCEND_RELEASE=0.23.0 (default) or 0.26.0rc1"
 	@echo "make test-matrix  the served pair on other releases of vLLM (own environments, some 10 GB)"
 	@echo "make docs       the documentation, English and Chinese, into build/site (own environment)"
 	@echo "make lint       ruff and mypy"
@@ -89,12 +92,14 @@ test-npu: $(NPU_STAMP)
 	EAGLE3_QUAROT_NPU_VENV=$(abspath $(NPU_VENV))/bin/python \
 		$(BIN)/python -m pytest tests/kernels/npu_runtime
 
-$(ASCEND_STAMP): $(STAMP) requirements/ascend-engine.txt requirements/npu-runtime.txt
+# The last line: a release that brings a vLLM of its own needs that distribution's name as well.
+$(ASCEND_STAMP): $(STAMP) $(ASCEND_REQUIREMENTS) requirements/npu-runtime.txt
 	@$(BIN)/python -m tests.kernels.npu_runtime.make_environment $(ASCEND_VENV) \
-		requirements/ascend-engine.txt
+		$(ASCEND_REQUIREMENTS)
+	@$(ASCEND_VENV)/bin/python tools/vllm_distribution.py
 	@touch $@
 
-# ASCEND_TESTS="-k smoke" for the shortest run.
+# ASCEND_TESTS="-k smoke" for the shortest run; ASCEND_RELEASE=0.26.0rc1 for another release.
 test-ascend: $(ASCEND_STAMP)
 	EAGLE3_QUAROT_ASCEND_VENV=$(abspath $(ASCEND_VENV))/bin/python \
 		$(BIN)/python -m pytest tests/ascend $(ASCEND_TESTS)
@@ -122,5 +127,5 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(NPU_VENV) $(ASCEND_VENV) $(DOCS_VENV) .matrix .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NPU_VENV) .venv-ascend* $(ASCEND_VENV) $(DOCS_VENV) .matrix .logs .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -23,6 +23,9 @@ TIMEOUT_S = 1200
 
 RunJobs = Callable[..., list[Outcome]]
 
+#: Run by test_contract.py, in the other environment.
+collect_ignore = ["in_host"]
+
 _MEASURED = pytest.StashKey[list[str]]()
 
 
@@ -66,11 +69,16 @@ def note(request: pytest.FixtureRequest) -> Callable[[str, Outcome], None]:
 
 
 @pytest.fixture(scope="session")
-def run_jobs(interpreter: Path, tmp_path_factory: pytest.TempPathFactory) -> RunJobs:
+def fake_cann(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for the fake CANN's libraries; the first process builds them."""
+    return tmp_path_factory.mktemp("fake_cann")
+
+
+@pytest.fixture(scope="session")
+def run_jobs(interpreter: Path, fake_cann: Path) -> RunJobs:
     """Runs jobs in one process of that environment; see :func:`tests.ascend.jobs.run`."""
-    folder = tmp_path_factory.mktemp("fake_cann")
 
     def run_there(jobs: Sequence[Job], **options: Any) -> list[Outcome]:
-        return run(interpreter, folder, jobs, **options)
+        return run(interpreter, fake_cann, jobs, **options)
 
     return run_there

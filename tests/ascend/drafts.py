@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,9 @@ def _with_the_targets_head(folder: Path, own_embedding: bool = True) -> Path:
     return folder
 
 
-def _vwn(folder: Path) -> Path:
+def vwn_draft(shape: DraftSpec, folder: Path) -> Path:
     """vllm-ascend's virtual-width draft. Its second ``fc`` takes embedding and state, not aux."""
-    spec = replace(SHAPE, extra={"architectures": ["LlamaForCausalLMVwnEagle3"], **VWN})
+    spec = replace(shape, extra={"architectures": ["LlamaForCausalLMVwnEagle3"], **VWN})
     spec.write(folder, embedding(spec.vocabulary, spec.hidden, seed=8))
     path = folder / "model.safetensors"
     tensors = load_file(path)
@@ -114,6 +115,6 @@ DRAFTS: dict[str, Draft] = {
         settings={"original_model": str(pair.FLOAT_TARGET)},
         host_settings={"enable_reduce_sample": True},
     ),
-    "virtual width": Draft(_vwn),
+    "virtual width": Draft(partial(vwn_draft, SHAPE)),
     "latent attention": Draft(latent_draft, target=latent_target),
 }

@@ -3,30 +3,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-MARK = "ENGINE "
+from tests.support.engine_process import COMMON_ENVIRONMENT, run_program
 
 ENVIRONMENT = {
+    **COMMON_ENVIRONMENT,
     # torch would import torch_npu by itself, before the fake CANN is there.
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     # An operator that fails does so where it is called.
     "TASK_QUEUE_ENABLE": "0",
     # Every allocation is the runtime's, which fills new memory with NaN: what nobody wrote shows.
     "PYTORCH_NO_NPU_MEMORY_CACHING": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "VLLM_LOGGING_LEVEL": "INFO",
-    "OMP_WAIT_POLICY": "passive",
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
 }
 
 
@@ -37,6 +28,9 @@ class Job:
     Attributes:
         settings: ours, ``additional_config["eagle3_quarot"]``.
         host_settings: vllm-ascend's, beside ours.
+        engine: further arguments of the engine.
+        capture_sizes: token counts for which steps of decoding are captured as graphs; none: eager.
+        poison_padding: rows by which the draft's input is padded to such a size hold NaN.
     """
 
     target: str
@@ -48,6 +42,9 @@ class Job:
     settings: dict[str, Any] = field(default_factory=dict)
     host_settings: dict[str, Any] = field(default_factory=dict)
     speculation: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    capture_sizes: list[int] = field(default_factory=list)
+    poison_padding: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,8 @@ class Outcome:
         drafted: draft tokens that were verified.
         accepted: those of them that were right.
         launches: of our kernel.
+        replays: of graphs that hold all steps of a proposal.
+        padding: rows of padding that the draft ran, over all calls.
         error: what ended the engine, else empty.
         log: the engine's output.
     """
@@ -70,6 +69,8 @@ class Outcome:
     drafted: int = 0
     accepted: int = 0
     launches: int = 0
+    replays: int = 0
+    padding: int = 0
     error: str = ""
 
     @property
@@ -94,31 +95,8 @@ def run(
     Raises:
         RuntimeError: the process ended early; the message ends with its output.
     """
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump([asdict(job) for job in jobs], file)
-        file.flush()
-        result = subprocess.run(
-            [str(interpreter), "-m", "tests.ascend.engines", file.name, str(folder)]
-            + ["--kernel"] * kernel,
-            cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-    outcomes: list[Outcome] = []
-    log: list[str] = []
-    for line in result.stdout.splitlines():
-        if line.startswith(MARK):
-            outcomes.append(Outcome(**json.loads(line.removeprefix(MARK)), log="\n".join(log)))
-            log.clear()
-        else:
-            log.append(line)
-    if result.returncode or len(outcomes) != len(jobs):
-        raise RuntimeError(
-            f"engine {len(outcomes) + 1} of {len(jobs)} ended with exit code {result.returncode}:\n"
-            + "\n".join(log)[-8000:]
-        )
-    return outcomes
+    command = [str(interpreter), "-m", "tests.ascend.engines", str(folder)]
+    outcomes = run_program(
+        [*command, *["--kernel"] * kernel], jobs, {**ENVIRONMENT, **(environment or {})}
+    )
+    return [Outcome(**outcome) for outcome in outcomes]

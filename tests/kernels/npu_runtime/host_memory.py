@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -67,6 +68,44 @@ class Loan:
                 memory_of(tensor).copy_(view)
 
 
+@dataclass(frozen=True)
+class Launch:
+    """One operator call on the device, and what it takes to make it again.
+
+    Attributes:
+        leaves: the arguments, flat; they keep the memory that the call works on.
+        returned: what the caller got, on the device unless the operator brings it to the host.
+    """
+
+    function: Callable[..., Any]
+    leaves: list[Any]
+    structure: pytree.TreeSpec
+    returned: Any
+
+    @property
+    def reaches_the_host(self) -> bool:
+        """True when the caller got a value instead of device memory."""
+        values = [v for v in pytree.tree_leaves(self.returned) if v is not None]
+        return any(not isinstance(v, torch.Tensor) or v.device.type == "cpu" for v in values)
+
+    def again(self) -> None:
+        """Compute once more, over the same memory."""
+        lent = [memory_of(v) if isinstance(v, torch.Tensor) else v for v in self.leaves]
+        arguments, options = pytree.tree_unflatten(lent, self.structure)
+        result = self.function(*arguments, **options)
+        for new, old in zip(
+            pytree.tree_leaves(result), pytree.tree_leaves(self.returned), strict=True
+        ):
+            if isinstance(old, torch.Tensor):
+                memory = memory_of(old)
+                if memory.data_ptr() != new.data_ptr():
+                    memory.copy_(new)
+
+
+#: Told of every call once it is made; None: nobody asks.
+observer: Callable[[Launch], None] | None = None
+
+
 def computed_on_host(
     function: Callable[..., Any], *, host_operands_allowed: bool = False
 ) -> Callable[..., Any]:
@@ -96,12 +135,14 @@ def computed_on_host(
         on_host_args, on_host_kwargs = pytree.tree_unflatten(lent, spec)
         result = function(*on_host_args, **on_host_kwargs)
         loan.settle()
-        if stays_on_host:
-            return result
-        # An in-place operator on a host tensor (a copy from the device) returns that tensor.
-        unchanged = {id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
-        return pytree.tree_map(
-            lambda leaf: leaf if id(leaf) in unchanged else loan.give_back(leaf), result
-        )
+        if not stays_on_host:
+            # An in-place operator on a host tensor (a copy from the device) returns that tensor.
+            unchanged = {id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+            result = pytree.tree_map(
+                lambda leaf: leaf if id(leaf) in unchanged else loan.give_back(leaf), result
+            )
+        if observer is not None:
+            observer(Launch(function, leaves, spec, result))
+        return result
 
     return kernel

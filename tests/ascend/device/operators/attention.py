@@ -86,6 +86,21 @@ def fused_infer_attention(
     return output, torch.zeros(1)
 
 
+def fused_infer_attention_out(
+    *args: Any, workspace: torch.Tensor | None = None, out: list[torch.Tensor], **options: Any
+) -> list[torch.Tensor]:
+    """The same into given memory, which is what a graph needs."""
+    attention, sums = fused_infer_attention(*args, **options)
+    out[0].copy_(attention.view_as(out[0]))
+    out[1].copy_(sums)
+    return out
+
+
+def workspace_of_attention(*args: Any, **options: Any) -> torch.Tensor:
+    """Memory for the operator above; its reference needs none."""
+    return torch.zeros(1)
+
+
 def paged_attention(
     query: torch.Tensor,
     key_cache: torch.Tensor,
@@ -123,8 +138,27 @@ def reshape_and_cache(
         rows[slots] = tokens.reshape(-1, *cache.shape[2:]).to(cache.dtype)
 
 
+def scatter_pa_kv_cache(
+    key: torch.Tensor,
+    value: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    *,
+    cache_mode: str | None = "PA_NZ",
+    **compression: Any,
+) -> None:
+    """The same for pages in the plain layout, what vllm-ascend calls since 0.26."""
+    if cache_mode != "Norm" or any(given is not None for given in compression.values()):
+        raise NotImplementedError(f"cache layout {cache_mode}, or a compressed cache")
+    reshape_and_cache(key, value, key_cache, value_cache, slot_mapping)
+
+
 OPERATORS: dict[str, Callable[..., Any]] = {
+    "npu::npu_scatter_pa_kv_cache": scatter_pa_kv_cache,
     "npu::npu_fused_infer_attention_score": fused_infer_attention,
+    "npu::npu_fused_infer_attention_score.out": fused_infer_attention_out,
+    "npu::_npu_fused_infer_attention_score_get_max_workspace": workspace_of_attention,
     "atb::_npu_paged_attention": paged_attention,
     "atb::_npu_reshape_and_cache": reshape_and_cache,
 }
