@@ -57,6 +57,8 @@ class Section:
 
 _VARIANTS = "engine/test_variants.py::test_proposals_equal_those_on_the_unrotated_target"
 _ASCEND_DRAFTS = "ascend/test_drafts.py::test_proposals_are_those_on_the_unrotated_target"
+_SCHEDULING = "ascend/test_scheduling.py::test_proposals_are_those_on_the_unrotated_target"
+_IN_HOST = "ascend/test_contract.py::test_in_host"
 _ASCEND_ACCEPTANCE = "ascend/test_acceptance.py::test_acceptance_is_the_unrotated_pairs"
 _ASCEND_SMOKE = "ascend/test_smoke.py::test_w8a8_quarot_target_and_kernel"
 _SERVED_PAIR = (
@@ -459,12 +461,13 @@ FEATURES = Section(
             ("engine/test_variants.py::test_compiled_graphs_propose_the_same",),
         ),
         Row(
-            "graph capture on the NPU",
-            "NPU 图捕获",
+            "graph mode with padded capture sizes",
+            "图模式与补齐的捕获尺寸",
             NO,
-            UNTESTED,
-            note="needs a device; nothing of ours synchronises or allocates in a graph",
-            chinese_note="需要设备；图内没有我们的同步或分配",
+            ASCEND,
+            ("ascend/test_graph.py::test_replays_propose_what_an_eager_engine_does",),
+            "emulated: a replay repeats the recorded operator calls",
+            "模拟：重放即重复执行已记录的算子调用",
         ),
         Row(
             "vision inputs",
@@ -473,9 +476,52 @@ FEATURES = Section(
             UNTESTED,
             ("engine/test_vision.py::test_pictures_and_text_get_the_proposals_of_the_original",),
         ),
-        Row("async scheduling", "异步调度", UNTESTED, UNTESTED),
-        Row("sequence parallelism, flash-comm", "序列并行、flash-comm", UNTESTED, UNTESTED),
-        Row("prefill-decode disaggregation", "PD 分离", UNTESTED, UNTESTED),
+        Row(
+            "async scheduling",
+            "异步调度",
+            NO,
+            ASCEND,
+            (_SCHEDULING,),
+            "vLLM's CPU platform always switches it off",
+            "vLLM 的 CPU 平台总会关闭它",
+        ),
+        Row(
+            "padded drafter batch, and without",
+            "补齐与不补齐的草稿批次",
+            SERVED,
+            ASCEND,
+            (
+                "engine/test_features.py::test_proposals_equal_those_on_the_unrotated_target",
+                _SCHEDULING,
+            ),
+        ),
+        Row(
+            "sequence parallelism, flash-comm",
+            "序列并行、flash-comm",
+            UNTESTED,
+            UNTESTED,
+            (
+                "contract/wheels/test_drafts_of_a_release.py::test_states_are_split_along_tokens_only",
+            ),
+            "the source of each release is checked: rows are never split",
+            "只核对各版本源码：一行状态不会被切开",
+        ),
+        Row(
+            "`draft_tensor_parallel_size`",
+            "`draft_tensor_parallel_size`",
+            UNTESTED,
+            UNTESTED,
+            note="what is relied on: [parallelism](parallelism.md)",
+            chinese_note="所依赖的前提见[并行](parallelism.md)",
+        ),
+        Row(
+            "prefill-decode disaggregation",
+            "PD 分离",
+            UNTESTED,
+            UNTESTED,
+            note="what is relied on: [parallelism](parallelism.md)",
+            chinese_note="所依赖的前提见[并行](parallelism.md)",
+        ),
         Row(
             "int8 KV cache",
             "int8 KV 缓存",
@@ -512,9 +558,18 @@ HOSTS = Section(
             "vllm-ascend 0.23.0",
             NO,
             ASCEND,
-            (_ASCEND_ACCEPTANCE,),
+            (_ASCEND_ACCEPTANCE, _IN_HOST),
             "it runs on NPUs only",
             "它只在 NPU 上运行",
+        ),
+        Row(
+            "vllm-ascend 0.26.0rc1",
+            "vllm-ascend 0.26.0rc1",
+            NO,
+            ASCEND,
+            (_IN_HOST, "ascend/test_smoke.py::test_w8a8_quarot_target_and_kernel"),
+            "`make test-ascend ASCEND_RELEASE=0.26.0rc1`; one generation and the contract tests",
+            "`make test-ascend ASCEND_RELEASE=0.26.0rc1`；一次生成与契约测试",
         ),
         Row(
             "an NPU (Atlas A2, A3)",

@@ -42,7 +42,12 @@ class UnrotatedLookup:
 
 
 def is_plain_table(embedding: Any) -> bool:
-    """True when a look-up in ``embedding`` is nothing but gathering rows of ``weight``."""
+    """True when a look-up in ``embedding`` is nothing but gathering rows of ``weight``.
+
+    Known of vLLM's own class alone. vllm-ascend's may split the rows of a step between ranks or
+    exchange them (flash-comm, embedding parallelism), so it is called, and what it returns is
+    un-rotated.
+    """
     weight = getattr(embedding, "weight", None)
     return (
         type(embedding).__name__ == "VocabParallelEmbedding"
