@@ -196,9 +196,8 @@ def _refuse_aligned(
         folder = model_folder(draft, revision, cache=hub_cache, local=True)
         marker = DraftFacts(folder).alignment
         known = target.recorded_rotations is not None or target.final_norm is not None
-    except CheckpointError as error:
+    except CheckpointError:
         # Most targets are not rotated; what the engine can load and we cannot read stops none.
-        logger.debug("eagle3_quarot: no mark of an alignment could be looked for: %s", error)
         return
     if marker is not None and known:
         raise UnsupportedPairError(
