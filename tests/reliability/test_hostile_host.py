@@ -144,7 +144,7 @@ def test_the_guard_warns_once_and_tells_the_recovery(server: Server, pair: Refer
     assert len(re.findall(warning, log_of(server))) == 1
 
 
-def test_told_to_end_while_it_streams_it_ends_at_once_with_all_that_is_its(server: Server) -> None:
+def test_told_to_end_while_it_streams_it_ends_with_all_that_is_its(server: Server) -> None:
     session = server.process.pid
     shared_memory = shared_memory_of(session)
     assert shared_memory, "the server's processes talk through shared memory"
