@@ -28,7 +28,7 @@ from tools.serving.client import connect
 from tools.serving.options import HOST, MODEL
 from tools.serving.ports import claim_port
 
-pytestmark = NEEDS_MOUNTS
+pytestmark = [NEEDS_MOUNTS, pytest.mark.soak]
 
 NOBODY = 65534
 
