@@ -540,6 +540,23 @@ HOSTS = Section(
     (
         Row("vLLM 0.23.0", "vLLM 0.23.0", SERVED, ASCEND, (_SERVED_PAIR, _ASCEND_ACCEPTANCE)),
         Row(
+            "vLLM 0.26.0 and 0.32.0",
+            "vLLM 0.26.0 与 0.32.0",
+            SERVED,
+            UNTESTED,
+            (_SERVED_PAIR,),
+            "`make test-matrix`: [engine matrix](engine-matrix.md)",
+            "`make test-matrix`：[引擎版本矩阵](engine-matrix.md)",
+        ),
+        Row(
+            "vLLM 0.18.1",
+            "vLLM 0.18.1",
+            NO,
+            UNTESTED,
+            note="its CPU engine refuses speculative decoding: [engine matrix](engine-matrix.md)",
+            chinese_note="其 CPU 引擎拒绝投机解码：[引擎版本矩阵](engine-matrix.md)",
+        ),
+        Row(
             "other releases in the tested range",
             "测试范围内的其他版本",
             UNTESTED,
