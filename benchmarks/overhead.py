@@ -13,10 +13,6 @@ A larger head makes the step longer and the share smaller; the target is narrow,
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,6 +22,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from benchmarks.own_process import answer, answer_of
 from benchmarks.results import save
 from tests.support.checkpoints import POINTER, embedding, write_json, write_sidecar
 from tests.support.drafts import DraftSpec
@@ -34,7 +31,6 @@ from tests.support.rotations import real_rotation
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
 from vllm_eagle3_quarot.benchmarking.report import table
 
-MARK = "PROFILED "
 STEP = "draft step"
 OURS = "eagle3_quarot::"
 
@@ -228,22 +224,9 @@ def measure(hidden: int, draft: str, counts: Sequence[int], tokens: int) -> Iter
 
 
 def _profiled(folder: Path, sequences: int, tokens: int) -> dict[str, Any]:
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.overhead"),
-            *("--profile", str(folder), "--sequences", str(sequences), "--tokens", str(tokens)),
-        ],
-        env={**os.environ, **ENVIRONMENT, "VLLM_LOGGING_LEVEL": "WARNING"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    for line in result.stdout.splitlines():
-        if line.startswith(MARK):
-            answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
-            return answer
-    raise SystemExit(f"the engine of {folder} failed:\n{result.stdout[-4000:]}")
+    arguments = ["benchmarks.overhead", "--profile", str(folder)]
+    arguments += ["--sequences", str(sequences), "--tokens", str(tokens)]
+    return answer_of(arguments, ENVIRONMENT, f"the engine of {folder}")
 
 
 HEADER = ["H", "draft uses", "sequences", "draft step ms", "ours µs", "share %", "calls per step"]
@@ -280,8 +263,7 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.profile is not None:
-        answer = profile(options.profile, options.sequences[0], options.tokens)
-        print(MARK + json.dumps(answer), flush=True)
+        answer(profile(options.profile, options.sequences[0], options.tokens))
         return
     provenance = Provenance.now()
     found = []

@@ -16,16 +16,13 @@ its products are the host's work, too: weights are folded before they are copied
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.load.pairs import MODELS, Model, Pair, write_pair
-from benchmarks.load.worker import CONTENDERS, MARK
+from benchmarks.load.worker import CONTENDERS
+from benchmarks.own_process import answer_of
 from benchmarks.results import save
 from vllm_eagle3_quarot.benchmarking.provenance import Provenance
 from vllm_eagle3_quarot.benchmarking.report import table
@@ -41,22 +38,8 @@ def run(contender: str, pair: Pair, release: str) -> dict[str, float]:
         with file.open("rb") as content:  # into the page cache: a disk is not what is measured
             while content.read(2**26):
                 pass
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.load.worker"),
-            *(contender, str(pair.target), str(pair.draft), release),
-        ],
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    for line in result.stdout.splitlines():
-        if line.startswith(MARK):
-            measured: dict[str, float] = json.loads(line.removeprefix(MARK))
-            return measured
-    raise SystemExit(f"{contender} on {pair.target} failed:\n{result.stdout[-4000:]}")
+    arguments = ["benchmarks.load.worker", contender, str(pair.target), str(pair.draft), release]
+    return answer_of(arguments, {"HF_HUB_OFFLINE": "1"}, f"{contender} on {pair.target}")
 
 
 def measure(model: Model, folder: Path, own_table: bool, options: argparse.Namespace) -> Row:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import json
 import sys
 import time
 from pathlib import Path
@@ -19,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.memory import PeakOfPrivateBytes, private_bytes
-
-MARK = "MEASURED "
+from benchmarks.own_process import answer
 
 #: Contender: plugin mode, None where the plugin is not registered.
 CONTENDERS: dict[str, str | None] = {
@@ -86,5 +84,4 @@ def _settle() -> None:
 
 if __name__ == "__main__":
     name, target_folder, draft_folder, host_release = sys.argv[1:]
-    answer = measure(name, Path(target_folder), Path(draft_folder), host_release)
-    print(MARK + json.dumps(answer), flush=True)
+    answer(measure(name, Path(target_folder), Path(draft_folder), host_release))

@@ -14,7 +14,7 @@ from itertools import combinations
 import psutil
 
 from tools.serving import Server, SpecCounters
-from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving.processes import session_members
 
 INTERVAL_S = 5.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving.processes import session_members
 
 SHARED_MEMORY = "/dev/shm/"
 

@@ -26,7 +26,7 @@ from tests.support.namespaces import NEEDS_MOUNTS, with_read_only, with_small_di
 from tools.serving import ReferencePair, ServeOptions, Server, SpecCounters, greedy_run
 from tools.serving.client import connect
 from tools.serving.options import HOST, MODEL
-from tools.serving.ports import claim_port
+from vllm_eagle3_quarot.serving.ports import claim_port
 
 pytestmark = [NEEDS_MOUNTS, pytest.mark.soak]
 

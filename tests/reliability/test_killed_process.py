@@ -14,7 +14,7 @@ from tests.e2e.served import DTYPE
 from tests.reliability.remains import clear, shared_memory_of
 from tests.reliability.streams import interrupted_streams
 from tools.serving import ReferencePair, ServeOptions, Server
-from tools.serving.processes import session_members
+from vllm_eagle3_quarot.serving.processes import session_members
 
 pytestmark = pytest.mark.soak
 

@@ -20,8 +20,8 @@ import pytest
 
 from tests.reliability.remains import clear, shared_memory_of
 from tools.serving import ReferencePair, ServeOptions, Server, ServingError
-from tools.serving.processes import session_members
 from vllm_eagle3_quarot.serving import server as server_module
+from vllm_eagle3_quarot.serving.processes import session_members
 
 pytestmark = pytest.mark.soak
 
