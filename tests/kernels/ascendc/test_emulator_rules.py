@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.ascendc.harness import build
+from tests.kernels.ascendc.harness.program import run_program
 
 
 def probes() -> list[tuple[str, str]]:
@@ -25,7 +25,9 @@ def prober(compiler: str) -> Path:
 
 
 def test_the_table_is_read_completely(prober: Path) -> None:
-    listed = subprocess.run([str(prober)], capture_output=True, text=True, check=True).stdout
+    done = run_program([str(prober)], timeout_s=60)
+    assert done.returncode == 0, done.stderr
+    listed = done.stdout
     assert [tuple(line.split("\t")) for line in listed.splitlines()] == probes()
 
 
@@ -33,7 +35,7 @@ def test_the_table_is_read_completely(prober: Path) -> None:
     ("name", "rule"), probes(), ids=[name.replace(" ", "-") for name, _ in probes()]
 )
 def test_rule(prober: Path, name: str, rule: str) -> None:
-    done = subprocess.run([str(prober), name], capture_output=True, text=True, timeout=60)
+    done = run_program([str(prober), name], timeout_s=60)
     if not rule:
         assert done.returncode == 0, done.stderr
     else:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.ascendc.harness import build
+from tests.kernels.ascendc.harness.program import run_program
 
 USABLE_BYTES = 192 * 1024 - 256 - 8 * 1024
 CORES = 48
@@ -45,7 +45,8 @@ def choose(
     cores: int = CORES,
 ) -> Choice:
     request = " ".join(map(str, (*plan, tokens, slices, element_bytes, norm, channel, cores)))
-    done = subprocess.run([str(chooser)], input=request, capture_output=True, text=True, check=True)
+    done = run_program([str(chooser)], stdin=request, timeout_s=60)
+    assert done.returncode == 0, done.stderr
     fields = done.stdout.rstrip("\n").split("\t")
     return Choice(fields[0], *map(int, fields[1:5]), *map(float, fields[5:8]), fields[8])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernels.ascendc.harness.program import run_program
 from tests.kernels.ascendc.harness.reference import Array, Rotation, encode
 
 STORAGE = {"bf16": np.uint16, "f16": np.float16, "f32": np.float32}
@@ -138,9 +139,7 @@ def run(driver: Path, folder: Path, *launches: Launch) -> Result:
     names = [f"case{i}" for i in range(len(launches))]
     jobs = [launch.write(folder, name) for launch, name in zip(launches, names, strict=True)]
     try:
-        done = subprocess.run(
-            [str(driver), *map(str, jobs)], capture_output=True, text=True, timeout=TIMEOUT_S
-        )
+        done = run_program([str(driver), *map(str, jobs)], timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise KernelStopped("HANG: no result within the time limit") from error
     if done.returncode != 0:
