@@ -81,7 +81,7 @@ test-packaging: $(STAMP)
 
 soak: $(STAMP)
 	EAGLE3_QUAROT_SOAK_MINUTES=$(SOAK_MINUTES) EAGLE3_QUAROT_SOAK_REPORT=build/soak \
-		$(BIN)/python -m pytest tests/reliability -m soak
+		$(BIN)/python -m pytest tests/reliability -m "soak or e2e"
 
 # An installed torch_npu changes what `import torch` does, so it gets an environment of its own.
 $(NPU_STAMP): $(STAMP) requirements/npu-runtime.txt

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reliability under load and faults. What takes minutes runs only when it is asked for by name."""
+"""Reliability under load and faults: what takes many minutes runs only when asked for by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    if (report := config.stash.get(REPORT, None)) is not None:
+    if MARKER in config.option.markexpr and (report := config.stash.get(REPORT, None)) is not None:
         terminalreporter.write_line(report.markdown())
 
 

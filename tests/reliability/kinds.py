@@ -181,6 +181,7 @@ async def json_schema(client: httpx.AsyncClient, material: Material, choice: ran
     schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
     body = {**_message(choice.choice(material.chats), 128), "response_format": schema}
     answer = await ask(client, CHATS, body)
+    _expect(answer.reasons, ("stop",))
     document = json.loads(answer.texts[0])
     if list(document) != ["text"] or not re.fullmatch(PHRASE, document["text"]):
         raise WrongAnswer(f"not of the schema: {document}")
