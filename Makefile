@@ -36,7 +36,7 @@ help:
 	@echo "make test       all tests; those in tests/e2e start real servers"
 	@echo "make test-unit  the tests that start no engine"
 	@echo "make test-packaging  wheels, installing, uninstalling, the Dockerfile's commands"
-	@echo "make soak       a server under load for minutes, and faults; report in build/soak (12 minutes)"
+	@echo "make soak       a server under load for minutes, and faults; report in build/soak (15 minutes)"
 	@echo "make test-contract-all  the hook table against every release of both hosts (downloads them)"
 	@echo "make test-npu   the NPU operators on the real torch_npu, over a fake runtime (own environment)"
 	@echo "make test-ascend  engines of the real vllm-ascend, over the same runtime (own environment);"

@@ -20,7 +20,7 @@ INTRODUCTION = """\
 # Hooks
 
 Every object of vLLM and vllm-ascend that this package touches or counts on. The page is written
-from `vllm_eagle3_quarot/integrations/hooks.py` by `python -m tools.docs.hooks`; a test compares.
+from `vllm_eagle3_quarot/integrations/hooks/` by `python -m tools.docs.hooks`; a test compares.
 
 - **used**: called or read. **replaced**: subclassed, or ours is put in its place. If one of these
   is missing for every platform, no draft is corrected: `register()` logs one error that names it,

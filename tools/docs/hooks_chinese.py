@@ -7,7 +7,7 @@ INTRODUCTION = """\
 # 挂接点
 
 本包触碰或依赖的 vLLM 与 vllm-ascend 的全部对象。本页由 `python -m tools.docs.hooks` 从
-`vllm_eagle3_quarot/integrations/hooks.py` 写出；有测试核对。
+`vllm_eagle3_quarot/integrations/hooks/` 写出；有测试核对。
 
 - **使用**：调用或读取。**替换**：派生子类，或以我们的对象取代。
   若其中之一在所有平台上都缺失，则不校正任何草稿：`register()` 记录一个指明它的错误，
