@@ -17,25 +17,18 @@ import vllm.logger  # noqa: F401  # configures logging when first imported, whic
 from tests.support.checkpoints import embedding, write_sidecar, write_target
 from tests.support.drafts import DraftSpec
 from tests.support.engine import complete_target, loaded_draft
-from tests.support.rotations import dense_rotation, hadamard_rotation, real_rotation
+from tests.support.rotations import (
+    ROTATIONS,
+    hadamard_rotation,
+    rotated,
+)
 from vllm_eagle3_quarot.errors import RotationError, SettingsError, UnsupportedPairError
 from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-ROTATIONS = {
-    "hadamard": hadamard_rotation(64),
-    "12 x 16": real_rotation(192),
-    "blocks of 32": real_rotation(96, 32),
-    "dense": dense_rotation(80),
-}
-
 #: fp32 through one rotation, one norm and one product of up to 960 terms, on values of order 1.
 FP32_TOLERANCE = 2e-5
-
-
-def _rotated(h: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    return (h.reshape(h.shape[0], -1, q.shape[0]) @ q).reshape(h.shape)
 
 
 def _pair(tmp_path: Path, q: torch.Tensor | None, spec: DraftSpec) -> tuple[Path, Path]:
@@ -65,10 +58,10 @@ def test_combined_states_equal_those_of_the_original_target(
     pair = _pair(tmp_path, q, spec)
     h = torch.randn(7, 3 * q.shape[0])
     _, expected = _combined(pair, h, mode="off")
-    cls, actual = _combined(pair, _rotated(h, q))
+    cls, actual = _combined(pair, rotated(h, q))
     assert issubclass(cls, QuaRotDraftMixin)
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
-    _, uncorrected = _combined(pair, _rotated(h, q), mode="off")
+    _, uncorrected = _combined(pair, rotated(h, q), mode="off")
     assert not torch.allclose(uncorrected, expected, atol=0.1)
 
 
@@ -80,7 +73,7 @@ def test_any_number_of_aux_states(tmp_path: Path, aux_states: int) -> None:
     pair = _pair(tmp_path, q, DraftSpec(hidden=192, aux_states=aux_states, extra=layers))
     h = torch.randn(4, aux_states * 192)
     _, expected = _combined(pair, h, mode="off")
-    _, actual = _combined(pair, _rotated(h, q))
+    _, actual = _combined(pair, rotated(h, q))
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
@@ -90,7 +83,7 @@ def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     pair = _pair(tmp_path, q, DraftSpec(hidden=64, target_hidden=192))
     h = torch.randn(4, 3 * 192)
     _, expected = _combined(pair, h, mode="off")
-    _, actual = _combined(pair, _rotated(h, q))
+    _, actual = _combined(pair, rotated(h, q))
     assert actual.shape == (4, 64)
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
@@ -108,7 +101,7 @@ def test_bf16_model(tmp_path: Path, name: str, mode: str) -> None:
         loaded_draft(*pair, settings={"mode": mode}, dtype="bfloat16") as draft,
         torch.inference_mode(),
     ):
-        combined = draft.combine_hidden_states(_rotated(h, q).bfloat16())
+        combined = draft.combine_hidden_states(rotated(h, q).bfloat16())
         structure = draft._quarot.correction.rotation.structure
     assert (structure is None) == (name == "dense")
     # bf16 states and weights: 2^-9 each, averaged over the terms of a product of order 1.

@@ -18,19 +18,15 @@ from tests.support.checkpoints import embedding, write_json, write_target
 from tests.support.drafts import DraftSpec
 from tests.support.engine import complete_target, loaded_draft
 from tests.support.operators import operators_of_ours
-from tests.support.rotations import dense_rotation, hadamard_rotation, real_rotation
+from tests.support.rotations import (
+    ROTATIONS,
+    rotated,
+)
 from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
 from vllm_eagle3_quarot.integrations.folded_projection import ProjectionFold, fold_obstacle
 from vllm_eagle3_quarot.rotation import Rotation, row_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-ROTATIONS = {
-    "hadamard": hadamard_rotation(64),
-    "12 x 16": real_rotation(192),
-    "blocks of 32": real_rotation(96, 32),
-    "dense": dense_rotation(80),
-}
 
 #: fp32 through one norm and one product of up to 960 terms, on values of order 1.
 FP32_TOLERANCE = 2e-5
@@ -42,10 +38,6 @@ def _pair(tmp_path: Path, q: torch.Tensor, spec: DraftSpec) -> tuple[Path, Path]
     target = complete_target(write_target(tmp_path / "target", q))
     table = embedding(96, spec.hidden) if spec.hidden == spec.input_size else None
     return target, spec.write(tmp_path / "draft", table)
-
-
-def _rotated(h: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    return (h.reshape(h.shape[0], -1, q.shape[0]) @ q).reshape(h.shape)
 
 
 def _combined(pair: tuple[Path, Path], h: torch.Tensor, **settings: object) -> torch.Tensor:
@@ -86,7 +78,7 @@ def test_combined_states_equal_those_of_the_original_target(
     pair = _pair(tmp_path, q, spec)
     h = torch.randn(7, spec.aux_states * q.shape[0])
     expected = _combined(pair, h, mode="off")
-    actual = _combined(pair, _rotated(h, q), mode="fold")
+    actual = _combined(pair, rotated(h, q), mode="fold")
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
@@ -95,7 +87,7 @@ def test_draft_narrower_than_its_target(tmp_path: Path) -> None:
     pair = _pair(tmp_path, q, DraftSpec(hidden=64, target_hidden=192, norm_before_fc=True))
     h = torch.randn(4, 3 * 192)
     expected = _combined(pair, h, mode="off")
-    actual = _combined(pair, _rotated(h, q), mode="fold")
+    actual = _combined(pair, rotated(h, q), mode="fold")
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 
@@ -179,7 +171,7 @@ def test_not_strict_corrects_at_run_time_instead(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair = _quantised(tmp_path)
-    h = _rotated(torch.randn(3, 3 * 64), ROTATIONS["hadamard"])
+    h = rotated(torch.randn(3, 3 * 64), ROTATIONS["hadamard"])
     expected = _combined(pair, h, mode="runtime")
     with caplog.at_level(logging.INFO, logger="vllm.eagle3_quarot"):
         actual = _combined(pair, h, mode="fold", strict=False)
@@ -211,8 +203,7 @@ def test_two_norms_in_a_row_are_refused(tmp_path: Path) -> None:
         pass
     h = torch.randn(3, 3 * 64)
     expected = _combined(pair, h, mode="off")
-    rotated = _rotated(h, ROTATIONS["hadamard"])
-    actual = _combined(pair, rotated, mode="fold", strict=False)
+    actual = _combined(pair, rotated(h, ROTATIONS["hadamard"]), mode="fold", strict=False)
     assert torch.allclose(actual, expected, atol=FP32_TOLERANCE)
 
 

@@ -68,5 +68,19 @@ def dense_rotation(size: int, seed: int = 0) -> torch.Tensor:
     return q.float()
 
 
+def rotated(h: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """``h Q`` for every slice of ``h [T, A·H]``."""
+    return (h.reshape(h.shape[0], -1, q.shape[0]) @ q).reshape(h.shape)
+
+
 def _is_power_of_two(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
+
+
+#: One of each kind, of sizes that a small model can have.
+ROTATIONS = {
+    "hadamard": hadamard_rotation(64),
+    "12 x 16": real_rotation(192),
+    "blocks of 32": real_rotation(96, 32),
+    "dense": dense_rotation(80),
+}

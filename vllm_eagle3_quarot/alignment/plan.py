@@ -27,7 +27,7 @@ from vllm_eagle3_quarot.checkpoint.draft import (
 from vllm_eagle3_quarot.checkpoint.json_file import as_object
 from vllm_eagle3_quarot.checkpoint.names import TARGET_EMBEDDING, TARGET_HEAD
 from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE, TargetFacts, sample_rows
-from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
+from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of, verify_width
 from vllm_eagle3_quarot.draft.embedding import choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import find_final_norm
 from vllm_eagle3_quarot.draft.verification import Relation, relation
@@ -87,12 +87,7 @@ def plan_alignment(
         CheckpointError: a file is broken.
     """
     _refuse_aligned(draft, rotation)
-    width = draft.config.get("target_hidden_size") or draft.config.get("hidden_size")
-    if width != rotation.size:
-        raise UnsupportedPairError(
-            f"{draft.folder}: the draft was made for hidden states of {width} channels, the target "
-            f"{target.folder} has {rotation.size}. They are not a pair"
-        )
+    verify_width(draft, target, rotation.size)
     aux = aux_states_of(draft, rotation.size, target.layer_count)
     if aux.count == 0:
         raise UnsupportedPairError(

@@ -118,6 +118,11 @@ class DraftFacts:
             raise CheckpointError(f"{self.folder}: the draft has no tensor '{role}'")
         return self.tensors.read(name)
 
+    @property
+    def target_width(self) -> object:
+        """The target's hidden size according to the configuration; the draft's own may differ."""
+        return self.config.get("target_hidden_size") or self.config.get("hidden_size")
+
     @cached_property
     def vocabulary(self) -> int | None:
         """Size of the vocabulary that the target and the draft share, None when not stated."""

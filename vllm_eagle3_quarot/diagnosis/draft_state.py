@@ -116,7 +116,7 @@ def _other_kind(facts: DraftFacts) -> list[Finding]:
 
 def _sizes(facts: DraftFacts, target: TargetFacts) -> list[Finding]:
     findings = []
-    width = facts.config.get("target_hidden_size") or facts.config.get("hidden_size")
+    width = facts.target_width
     if width != target.hidden_size:
         findings.append(
             Finding(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vllm_eagle3_quarot.checkpoint.draft import PROJECTION, DraftFacts
 from vllm_eagle3_quarot.checkpoint.json_file import as_object
-from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE
+from vllm_eagle3_quarot.checkpoint.target import CONFIG_FILE, TargetFacts
 from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
 
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
@@ -50,6 +50,19 @@ class AuxStates:
 def default_layers(depth: int) -> tuple[int, ...]:
     """The layers that vLLM takes of a target of ``depth`` layers when a draft names none."""
     return (2, depth // 2, depth - 3)
+
+
+def verify_width(draft: DraftFacts, target: TargetFacts, hidden_size: int) -> None:
+    """Check that the draft was made for states of the target's size.
+
+    Raises:
+        UnsupportedPairError: it was not.
+    """
+    if draft.target_width != hidden_size:
+        raise UnsupportedPairError(
+            f"{draft.folder}: the draft was made for hidden states of {draft.target_width} "
+            f"channels, the target {target.folder} has {hidden_size}. They are not a pair"
+        )
 
 
 def aux_states_of(draft: DraftFacts, hidden_size: int, depth: int | None = None) -> AuxStates:

@@ -15,7 +15,7 @@ from typing import Literal
 from vllm_eagle3_quarot.checkpoint.draft import HEAD, DraftFacts
 from vllm_eagle3_quarot.checkpoint.folder import model_folder
 from vllm_eagle3_quarot.checkpoint.target import TargetFacts
-from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of
+from vllm_eagle3_quarot.draft.aux_states import AuxStates, aux_states_of, verify_width
 from vllm_eagle3_quarot.draft.copied_embedding import CopiedEmbedding
 from vllm_eagle3_quarot.draft.embedding import Choice, choose_embedding
 from vllm_eagle3_quarot.draft.final_norm import FinalNorm, find_final_norm
@@ -229,12 +229,7 @@ def _correct(
     settings: Settings,
     pipeline_stages: int,
 ) -> Correction:
-    width = draft.config.get("target_hidden_size") or draft.config.get("hidden_size")
-    if width != rotation.size:
-        raise UnsupportedPairError(
-            f"{draft.folder}: the draft was made for hidden states of {width} channels, the target "
-            f"{target.folder} has {rotation.size}. They are not a pair"
-        )
+    verify_width(draft, target, rotation.size)
     aux = aux_states_of(draft, rotation.size, target.layer_count)
     verify_vocabulary(draft)
     embedding = choose_embedding(target, draft, rotation, strict=settings.strict)

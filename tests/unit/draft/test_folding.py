@@ -8,17 +8,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.rotations import dense_rotation, hadamard_rotation, real_rotation
+from tests.support.rotations import (
+    ROTATIONS,
+)
 from vllm_eagle3_quarot.draft.fold import fold_projection, fold_state
 from vllm_eagle3_quarot.errors import RotationError
 from vllm_eagle3_quarot.rotation import Rotation
-
-ROTATIONS = {
-    "hadamard": hadamard_rotation(64),
-    "12 x 16": real_rotation(192),
-    "blocks of 32": real_rotation(96, 32),
-    "dense": dense_rotation(80),
-}
 
 #: fp64 through norm and product on values of order 1, but for ``Q``, whose fp32 entries make
 #: ``Q Qᵀ`` differ from one by up to 1e-6.
