@@ -116,6 +116,11 @@ def serving_table(document: Document, language: Language) -> str:
     return "\n\n".join(parts)
 
 
+def crowded_table(document: Document, language: Language) -> str:
+    """Loads, without a picture."""
+    return f"{loads_table(document, language)}\n\n{origin(document['provenance'], language)}"
+
+
 #: Name of a table: file of its numbers, and how it is made.
 TABLES: Mapping[str, tuple[str, Callable[[Document, Language], str]]] = {
     "load": ("load.json", load_table),
@@ -123,6 +128,7 @@ TABLES: Mapping[str, tuple[str, Callable[[Document, Language], str]]] = {
     "trained": ("quality.json", quality_table("trained", quality.TRAINED_COLUMNS)),
     "random": ("quality.json", quality_table("random", quality.CORRECTIONS)),
     "serving": ("serving.json", serving_table),
+    "crowded": ("crowded/serving.json", crowded_table),
     "servers": (
         "serving.json",
         lambda document, language: (
@@ -163,6 +169,7 @@ def take_over(folder: Path) -> None:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for file in {file for file, _ in TABLES.values()}:
         if (folder / file).is_file():
+            (RESULTS / file).parent.mkdir(exist_ok=True)
             shutil.copyfile(folder / file, RESULTS / file)
     if (folder / PICTURE.name).is_file():
         shutil.copyfile(folder / PICTURE.name, PICTURE)
