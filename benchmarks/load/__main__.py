@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -115,10 +116,11 @@ def main() -> None:
         for kind in options.tables:
             with tempfile.TemporaryDirectory(dir=options.folder) as folder:
                 rows.append(measure(model, Path(folder), kind == "copy", options))
-            print(table(HEADER, [cells(rows[-1])]), flush=True)
+            # After each of them: the large ones take minutes, and somebody may not want to wait.
+            if options.json is not None:
+                save(options.json, provenance, {"release": options.release, "rows": rows})
+            print(f"measured: {model.name}, table: {kind}", file=sys.stderr, flush=True)
     print(table(HEADER, [cells(row) for row in rows]))
-    if options.json is not None:
-        save(options.json, provenance, {"release": options.release, "rows": rows})
 
 
 if __name__ == "__main__":
