@@ -100,18 +100,25 @@ def main(requests: Sequence[Request]) -> None:
             try:
                 found = proposals.complete(request.job)
             except Exception as error:  # whatever it is, that it fails is what is reported
-                print(MARK + json.dumps({"tokens": [], "proposals": [], "error": _cause(error)}))
+                print(
+                    MARK
+                    + json.dumps(
+                        {"tokens": [], "proposals": [], "error": _cause(error, request.job)}
+                    )
+                )
                 return
         answer: dict[str, Any] = {name: found[name] for name in ("tokens", "proposals")}
         print(MARK + json.dumps(answer), flush=True)
         cleanup_dist_env_and_memory()
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, job: proposals.Job) -> str:
+    """The first line of what lies at the bottom, without the folders of this run."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"[:200]
+    line = lines[0].replace(job.draft, "DRAFT").replace(job.target, "TARGET")
+    return f"{type(error).__name__}: {line}"[:200]
 
 
 if __name__ == "__main__":
