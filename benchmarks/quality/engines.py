@@ -117,7 +117,7 @@ def _cause(error: BaseException, job: proposals.Job) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines() or [""]
-    line = lines[0].replace(job.draft, "DRAFT").replace(job.target, "TARGET")
+    line = lines[0].replace(job.target, "TARGET").replace(job.draft or job.target, "DRAFT")
     return f"{type(error).__name__}: {line}"[:200]
 
 
