@@ -116,7 +116,7 @@ def test_tables_say_what_the_numbers_are_of(measured: tuple[FakeClient, dict[str
         assert "`bench --rounds 2`" in text
         assert "not measured" in text
     assert "CPU numbers: " in english
-    assert "| plain | 不投机 | - | 1 | 贪心 |" in chinese
+    assert "| plain | 无投机解码 | - | 1 | 贪心 |" in chinese
 
 
 def test_degenerate_outputs_are_flagged(measured: tuple[FakeClient, dict[str, Any]]) -> None:

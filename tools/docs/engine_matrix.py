@@ -99,7 +99,7 @@ make test-matrix
         "贪心文本",
         "日期",
     ),
-    same_text="与不投机时一致",
+    same_text="与关闭投机解码时一致",
     other_text="不一致",
     failed="❌ 有用例失败",
     refused="该版本的 CPU 引擎本身就不支持 Eagle3，与插件无关；启动时报 `{}`",

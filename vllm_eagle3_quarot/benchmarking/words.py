@@ -45,7 +45,7 @@ WORDS: Mapping[Language, Mapping[str, str]] = {
         "positions": "各位置接受率",
         "length": "平均接受长度",
         "degenerate": "退化输出",
-        "none": "不投机",
+        "none": "无投机解码",
         "plain": "无需校正",
         "uncorrected": "未校正",
         "runtime": "运行时校正",
