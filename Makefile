@@ -28,8 +28,8 @@ TORCH := $(if $(TORCH_INDEX_URL),\
 DOCS_VENV ?= .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
-.PHONY: help venv demo test test-unit test-packaging test-contract-all test-npu test-ascend test-matrix \
-	soak docs lint clean
+.PHONY: help venv demo test test-unit test-engines test-servers test-packaging test-contract-all \
+	test-npu test-ascend test-matrix soak docs lint clean
 
 help:
 	@echo "make demo       serve the reference pair with and without the plugin, print one table"
@@ -68,9 +68,16 @@ $(STAMP): $(REQUIREMENTS) pyproject.toml tools/vllm_distribution.py
 demo: $(STAMP)
 	@$(BIN)/python -m tools.demo $(if $(PORT),--port $(PORT))
 
-# Tests that start no engine run side by side; engines and servers get the machine to themselves.
+# Engines beside servers: both spend half of their time on one core, importing and loading. More than
+# these two at once take longer, and too much memory.
 test: test-unit
-	$(BIN)/python -m pytest -m "e2e or engine"
+	$(MAKE) --jobs=2 --output-sync=target test-engines test-servers
+
+test-engines: $(STAMP)
+	$(BIN)/python -m pytest -m "engine and not e2e"
+
+test-servers: $(STAMP)
+	$(BIN)/python -m pytest -m e2e
 
 test-unit: $(STAMP)
 	$(BIN)/python -m pytest -m "not e2e and not engine and not packaging" -n auto --maxprocesses 4
