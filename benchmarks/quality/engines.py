@@ -100,12 +100,8 @@ def main(requests: Sequence[Request]) -> None:
             try:
                 found = proposals.complete(request.job)
             except Exception as error:  # whatever it is, that it fails is what is reported
-                print(
-                    MARK
-                    + json.dumps(
-                        {"tokens": [], "proposals": [], "error": _cause(error, request.job)}
-                    )
-                )
+                failure = {"tokens": [], "proposals": [], "error": _cause(error, request.job)}
+                print(MARK + json.dumps(failure))
                 return
         answer: dict[str, Any] = {name: found[name] for name in ("tokens", "proposals")}
         print(MARK + json.dumps(answer), flush=True)

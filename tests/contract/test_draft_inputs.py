@@ -17,11 +17,7 @@ import vllm.logger  # noqa: F401  # configures logging when first imported, whic
 from tests.support.checkpoints import embedding, write_sidecar, write_target
 from tests.support.drafts import DraftSpec
 from tests.support.engine import complete_target, loaded_draft
-from tests.support.rotations import (
-    ROTATIONS,
-    hadamard_rotation,
-    rotated,
-)
+from tests.support.rotations import ROTATIONS, hadamard_rotation, rotated
 from vllm_eagle3_quarot.errors import RotationError, SettingsError, UnsupportedPairError
 from vllm_eagle3_quarot.integrations.draft_mixin import QuaRotDraftMixin
 

@@ -18,10 +18,7 @@ from tests.support.checkpoints import embedding, write_json, write_target
 from tests.support.drafts import DraftSpec
 from tests.support.engine import complete_target, loaded_draft
 from tests.support.operators import operators_of_ours
-from tests.support.rotations import (
-    ROTATIONS,
-    rotated,
-)
+from tests.support.rotations import ROTATIONS, rotated
 from vllm_eagle3_quarot.errors import CheckpointError, UnsupportedPairError
 from vllm_eagle3_quarot.integrations.folded_projection import ProjectionFold, fold_obstacle
 from vllm_eagle3_quarot.rotation import Rotation, row_blocks

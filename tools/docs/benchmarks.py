@@ -110,14 +110,14 @@ ALT: Mapping[Language, str] = {
 
 def serving_table(document: Document, language: Language) -> str:
     """Loads, where the numbers are from, and the picture."""
-    parts = [loads_table(document, language), origin(document["provenance"], language)]
-    if PICTURE.is_file():
-        parts.append(f"![{ALT[language]}](figures/{PICTURE.name})")
-    return "\n\n".join(parts)
+    loads = crowded_table(document, language)
+    if not PICTURE.is_file():
+        return loads
+    return f"{loads}\n\n![{ALT[language]}](figures/{PICTURE.name})"
 
 
 def crowded_table(document: Document, language: Language) -> str:
-    """Loads, without a picture."""
+    """Loads, and where the numbers are from."""
     return f"{loads_table(document, language)}\n\n{origin(document['provenance'], language)}"
 
 

@@ -8,9 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.rotations import (
-    ROTATIONS,
-)
+from tests.support.rotations import ROTATIONS
 from vllm_eagle3_quarot.draft.fold import fold_projection, fold_state
 from vllm_eagle3_quarot.errors import RotationError
 from vllm_eagle3_quarot.rotation import Rotation
